@@ -1,0 +1,130 @@
+"""A headless Chromium with WebGPU, and a small server for a static folder. Used by the demo, the tests and `webrt site`."""
+
+from __future__ import annotations
+
+import os
+import shutil
+import sys
+import threading
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from functools import partial
+from http.server import SimpleHTTPRequestHandler, ThreadingHTTPServer
+from pathlib import Path
+from typing import TYPE_CHECKING
+from urllib.parse import urlsplit
+
+from webrt.errors import WebrtError
+
+if TYPE_CHECKING:
+    from playwright.sync_api import Browser, BrowserContext
+
+FLAGS = (
+    "--enable-unsafe-webgpu",
+    "--disable-quic",
+    "--no-first-run",
+    "--disable-background-networking",
+    "--disable-component-update",
+    "--disable-sync",
+)
+SOFTWARE_ADAPTER = "--use-webgpu-adapter=swiftshader"
+
+_NAMES = ("chromium", "chromium-browser", "google-chrome", "google-chrome-stable", "chrome")
+_MAC = "/Applications/Google Chrome.app/Contents/MacOS/Google Chrome"
+
+
+def find_chromium() -> Path | None:
+    """Chromium or Chrome: $WEBRT_CHROMIUM, else the first on PATH, else macOS's usual place; None when there is none."""
+    named = os.environ.get("WEBRT_CHROMIUM")
+    found = next((path for name in _NAMES if (path := shutil.which(name))), None)
+    for candidate in (named, found, _MAC if sys.platform == "darwin" else None):
+        if candidate and Path(candidate).exists():
+            return Path(candidate)
+    return None
+
+
+@contextmanager
+def launch(*, software: bool = True, args: Sequence[str] = ()) -> Iterator[Browser]:
+    """A headless Chromium driven by playwright (its synchronous API), closed at the end.
+
+    `software` asks for the SwiftShader adapter, the same on every machine; `args` are more switches. Raises WebrtError
+    when Chromium or playwright is not installed, or when the browser does not start.
+    """
+    executable = find_chromium()
+    if executable is None:
+        raise WebrtError("no Chromium found; install it (Debian: apt-get install chromium) or set WEBRT_CHROMIUM to it")
+    try:
+        from playwright.sync_api import Error, sync_playwright
+    except ImportError as error:
+        raise WebrtError("playwright is not installed; pip install playwright") from error
+    switches = [*FLAGS, *([SOFTWARE_ADAPTER] if software else []), *args]
+    with sync_playwright() as playwright:
+        try:
+            browser = playwright.chromium.launch(executable_path=executable, headless=True, args=switches)
+        except Error as error:
+            raise WebrtError(f"{executable} does not start: {error.message.splitlines()[0]}") from error
+        try:
+            yield browser
+        finally:
+            browser.close()
+
+
+def foreign_requests(context: BrowserContext, base: str) -> list[str]:
+    """A list that fills with the URL of every request of the context that goes to another host than `base`."""
+    seen: list[str] = []
+    home = urlsplit(base).netloc
+
+    def note(url: str) -> None:
+        parts = urlsplit(url)
+        if parts.scheme not in ("data", "blob", "about") and parts.netloc != home:
+            seen.append(url)
+
+    context.on("request", lambda request: note(request.url))
+    return seen
+
+
+def wait() -> None:
+    """Sleeps until the user interrupts; raises KeyboardInterrupt then."""
+    threading.Event().wait()
+
+
+class _Handler(SimpleHTTPRequestHandler):
+    """Serves files with the types that browsers insist on for modules and streamed WebAssembly."""
+
+    protocol_version = "HTTP/1.1"
+    extensions_map = SimpleHTTPRequestHandler.extensions_map | {
+        ".js": "text/javascript",
+        ".mjs": "text/javascript",
+        ".json": "application/json",
+        ".wasm": "application/wasm",
+        ".whl": "application/zip",
+        ".onnx": "application/octet-stream",
+        ".webrt": "application/octet-stream",
+    }
+
+    def end_headers(self) -> None:
+        self.send_header("Cache-Control", "no-cache")
+        super().end_headers()
+
+    def log_message(self, format: str, *args: object) -> None:
+        """Says nothing; the browser's console shows what failed."""
+
+
+class _Server(ThreadingHTTPServer):
+    daemon_threads = True
+
+    def handle_error(self, request: object, client_address: object) -> None:
+        """A browser that closes a connection early is no error."""
+
+
+@contextmanager
+def serve(folder: Path, port: int = 0) -> Iterator[str]:
+    """Serves `folder` on the loopback address at `port` (0 = any free one) and gives the base URL, ending in a slash."""
+    with _Server(("127.0.0.1", port), partial(_Handler, directory=str(folder))) as server:
+        thread = threading.Thread(target=server.serve_forever, kwargs={"poll_interval": 0.05}, daemon=True)
+        thread.start()
+        try:
+            yield f"http://127.0.0.1:{server.server_address[1]}/"
+        finally:
+            server.shutdown()
+            thread.join()
