@@ -1,0 +1,498 @@
+"""Sizes as expressions: a Dim is an int or an `Expr` over named dims.
+
+An `Expr` is a polynomial with integer coefficients over atoms; an atom is a variable or one operation that is not
+polynomial. The form is canonical: equal polynomials are equal objects, so `2*s*h // (2*s)` is `h`.
+
+A plan holds expressions as a *program* (`DimTable`): a list of instructions `[op, argument, …]`. An argument is an
+int literal or `[k]`, the result of instruction k < its own. `evaluate` runs it; web/player.js has its twin, and
+tests/unit/dim_cases.json is the table both are tested on.
+
+    var name · add · sub · mul · floordiv · mod (floored) · ceildiv · min · max · eq · lt · select c a b ·
+    broadcast · scale_f32 x bits (floor of the f32 product with the f32 of those bits)
+
+Every value is an integer with |x| < 2**53; anything else raises ShapeError, in both evaluators.
+"""
+
+from __future__ import annotations
+
+import math
+import struct
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any, TypeAlias, Union
+
+from webrt.errors import PlanError, ShapeError
+
+LIMIT = 2**53
+MAX_PROGRAM = 200_000
+
+DimRef: TypeAlias = int | tuple[int]
+"""A size in a plan: a literal, or `(k,)`, the result of instruction k of the plan's program."""
+
+
+@dataclass(frozen=True)
+class Atom:
+    """A variable (`op` "var", one str argument) or an operation that is no polynomial."""
+
+    op: str
+    args: tuple[Any, ...]
+
+    def key(self) -> str:
+        return repr(self)
+
+
+Monomial: TypeAlias = tuple[Atom, ...]
+
+
+@dataclass(frozen=True)
+class Expr:
+    """A polynomial: `terms` maps products of atoms (sorted) to coefficients, as a sorted tuple without zeros."""
+
+    terms: tuple[tuple[Monomial, int], ...]
+
+    def __add__(self, other: Dim) -> Dim:
+        return _combine(self, other, 1)
+
+    __radd__ = __add__
+
+    def __sub__(self, other: Dim) -> Dim:
+        return _combine(self, other, -1)
+
+    def __rsub__(self, other: int) -> Dim:
+        return _combine(other, self, -1)
+
+    def __mul__(self, other: Dim) -> Dim:
+        return _multiply(self, other)
+
+    __rmul__ = __mul__
+
+    def __neg__(self) -> Dim:
+        return _multiply(self, -1)
+
+    def __floordiv__(self, other: Dim) -> Dim:
+        return floordiv(self, other)
+
+    def __rfloordiv__(self, other: int) -> Dim:
+        return floordiv(other, self)
+
+    def __mod__(self, other: Dim) -> Dim:
+        return mod(self, other)
+
+    def __rmod__(self, other: int) -> Dim:
+        return mod(other, self)
+
+    def __str__(self) -> str:
+        return text(self)
+
+    __repr__ = __str__
+
+
+Dim: TypeAlias = Union[int, Expr]  # noqa: UP007
+
+
+def var(name: str) -> Expr:
+    """The named size `name`."""
+    return _of_atom(Atom("var", (name,)))
+
+
+def element(name: str, index: int) -> Expr:
+    """Element `index` of the host tensor `name`, an integer that is known only when the tensor is."""
+    return var(f"in:{name}[{index}]")
+
+
+def add(a: Dim, b: Dim) -> Dim:
+    return _combine(a, b, 1)
+
+
+def sub(a: Dim, b: Dim) -> Dim:
+    return _combine(a, b, -1)
+
+
+def mul(a: Dim, b: Dim) -> Dim:
+    return _multiply(a, b)
+
+
+def prod(dims: Iterable[Dim]) -> Dim:
+    """The product; 1 for none."""
+    out: Dim = 1
+    for d in dims:
+        out = _multiply(out, d)
+    return out
+
+
+def floordiv(a: Dim, b: Dim) -> Dim:
+    """⌊a / b⌋. A constant divisor divides the terms it can; a symbolic one has to divide exactly to simplify."""
+    if isinstance(b, int):
+        if b == 0:
+            raise ShapeError("a size is divided by zero")
+        if isinstance(a, int):
+            return a // b
+        whole = _poly({m: c // b for m, c in a.terms if c % b == 0})
+        rest = _poly({m: c for m, c in a.terms if c % b != 0})
+        if isinstance(rest, int):
+            return whole + rest // b
+        return add(whole, _of_atom(Atom("floordiv", (rest, b))))
+    quotient = _exact_quotient(a, b)
+    return quotient if quotient is not None else _of_atom(Atom("floordiv", (a, b)))
+
+
+def ceildiv(a: Dim, b: Dim) -> Dim:
+    """⌈a / b⌉ for a positive b."""
+    if isinstance(b, int):
+        return floordiv(a + (b - 1), b)
+    quotient = _exact_quotient(a, b)
+    return quotient if quotient is not None else _of_atom(Atom("ceildiv", (a, b)))
+
+
+def mod(a: Dim, b: Dim) -> Dim:
+    """a - b·⌊a / b⌋ (the divisor's sign)."""
+    if isinstance(b, int):
+        if b == 0:
+            raise ShapeError("a size is divided by zero")
+        if isinstance(a, int):
+            return a % b
+        rest = _poly({m: c % b for m, c in a.terms})
+        return rest % b if isinstance(rest, int) else _of_atom(Atom("mod", (rest, b)))
+    return 0 if _exact_quotient(a, b) is not None else _of_atom(Atom("mod", (a, b)))
+
+
+def minimum(a: Dim, b: Dim) -> Dim:
+    if at_least(a, b):
+        return b
+    return a if at_least(b, a) else _of_atom(Atom("min", _sorted(a, b)))
+
+
+def maximum(a: Dim, b: Dim) -> Dim:
+    if at_least(a, b):
+        return a
+    return b if at_least(b, a) else _of_atom(Atom("max", _sorted(a, b)))
+
+
+def eq(a: Dim, b: Dim) -> Dim:
+    """1 where equal, else 0."""
+    difference = sub(a, b)
+    if isinstance(difference, int):
+        return int(difference == 0)
+    if at_least(difference, 1) or at_least(sub(b, a), 1):
+        return 0
+    return _of_atom(Atom("eq", _sorted(a, b)))
+
+
+def lt(a: Dim, b: Dim) -> Dim:
+    """1 where a < b, else 0."""
+    if at_least(a, b):
+        return 0
+    return 1 if at_least(sub(b, a), 1) else _of_atom(Atom("lt", (a, b)))
+
+
+def select(condition: Dim, a: Dim, b: Dim) -> Dim:
+    """a where the condition is not 0, else b."""
+    if isinstance(condition, int):
+        return a if condition else b
+    return a if a == b else _of_atom(Atom("select", (condition, a, b)))
+
+
+def broadcast(a: Dim, b: Dim) -> Dim:
+    """The size that a and b broadcast to; evaluation raises where neither is 1 and they differ."""
+    if a == b or b == 1:
+        return a
+    if a == 1:
+        return b
+    if isinstance(a, int) and isinstance(b, int):
+        raise ShapeError(f"sizes {a} and {b} do not broadcast")
+    return _of_atom(Atom("broadcast", _sorted(a, b)))
+
+
+def scale_f32(a: Dim, scale: float) -> Dim:
+    """⌊f32(a) · f32(scale)⌋ in float32, as Resize computes its output sizes."""
+    bits = f32_bits(scale)
+    return _scale_f32(a, bits) if isinstance(a, int) else _of_atom(Atom("scale_f32", (a, bits)))
+
+
+def at_least(a: Dim, b: Dim) -> bool:
+    """Whether a ≥ b for all sizes, as far as that can be proved."""
+    difference = sub(a, b)
+    if isinstance(difference, int):
+        return difference >= 0
+    return all(c >= 0 and all(_non_negative(x) for x in m) for m, c in difference.terms)
+
+
+def variables(dim: Dim) -> set[str]:
+    """The names that a size depends on."""
+    if isinstance(dim, int):
+        return set()
+    found: set[str] = set()
+    for monomial, _ in dim.terms:
+        for atom in monomial:
+            if atom.op == "var":
+                found.add(atom.args[0])
+            else:
+                found |= set().union(*(variables(x) for x in atom.args))
+    return found
+
+
+def substitute(dim: Dim, known: Mapping[str, Dim]) -> Dim:
+    """`dim` with some variables replaced."""
+    if isinstance(dim, int):
+        return dim
+    total: Dim = 0
+    for monomial, coefficient in dim.terms:
+        total = total + coefficient * prod(_substitute_atom(atom, known) for atom in monomial)
+    return total
+
+
+def text(dim: Dim) -> str:
+    """For people: `2*batch + (s floordiv 4)`."""
+    if isinstance(dim, int):
+        return str(dim)
+    parts = []
+    for monomial, c in dim.terms:
+        product = "*".join(_atom_text(a) for a in monomial)
+        parts.append(str(c) if not product else product if c == 1 else f"{c}*{product}")
+    return " + ".join(parts)
+
+
+class DimTable:
+    """Collects Dims into one program; equal subexpressions are one instruction."""
+
+    def __init__(self) -> None:
+        self.program: list[list[Any]] = []
+        self._known: dict[tuple[Any, ...], DimRef] = {}
+
+    def ref(self, dim: Dim) -> DimRef:
+        """The reference that stands for `dim` in a plan."""
+        if isinstance(dim, int):
+            return _checked(dim)
+        total: DimRef | None = None
+        for monomial, c in dim.terms:
+            term: DimRef | None = None
+            for atom in monomial:
+                factor = self._atom(atom)
+                term = factor if term is None else self._emit("mul", term, factor)
+            term = c if term is None else term if c == 1 else self._emit("mul", term, c)
+            total = term if total is None else self._emit("add", total, term)
+        return 0 if total is None else total
+
+    def _atom(self, atom: Atom) -> DimRef:
+        if atom.op == "var":
+            return self._emit("var", atom.args[0])
+        if atom.op == "scale_f32":
+            return self._emit("scale_f32", self.ref(atom.args[0]), atom.args[1])
+        return self._emit(atom.op, *(self.ref(x) for x in atom.args))
+
+    def _emit(self, op: str, *args: Any) -> DimRef:
+        key = (op, *args)
+        if key not in self._known:
+            self.program.append([op, *(list(a) if isinstance(a, tuple) else a for a in args)])
+            self._known[key] = (len(self.program) - 1,)
+        return self._known[key]
+
+
+def evaluate(program: Sequence[Sequence[Any]], known: Mapping[str, int]) -> list[int | None]:
+    """The value of each instruction; None where it depends on a variable that is not in `known`.
+
+    Raises ShapeError for an overflow, a division by zero or sizes that do not broadcast.
+    """
+    values: list[int | None] = []
+    for op, *args in program:
+        if op == "var":
+            value = known.get(args[0])
+            values.append(None if value is None else _checked(value))
+            continue
+        operands = [values[a[0]] if isinstance(a, list) else a for a in args]
+        values.append(None if None in operands else _checked(_OPS[op](*operands)))
+    return values
+
+
+def resolve(ref: DimRef, values: Sequence[int | None]) -> int | None:
+    """The value of a plan's size."""
+    return ref if isinstance(ref, int) else values[ref[0]]
+
+
+def check_program(program: Any) -> None:
+    """Raises PlanError unless `program` is well formed: known operations, arity, arguments that come before."""
+    if not isinstance(program, list) or len(program) > MAX_PROGRAM:
+        raise PlanError("the size program is not a list, or is longer than allowed")
+    for k, instruction in enumerate(program):
+        if not isinstance(instruction, list) or not instruction or not isinstance(instruction[0], str):
+            raise PlanError(f"size instruction {k} is malformed")
+        op, *args = instruction
+        if op == "var":
+            if len(args) != 1 or not isinstance(args[0], str):
+                raise PlanError(f"size instruction {k} names no variable")
+        elif op not in _ARITY or len(args) != _ARITY[op] or not all(_is_argument(a, k) for a in args):
+            raise PlanError(f"size instruction {k} ({op}) is malformed")
+
+
+def f32_bits(x: float) -> int:
+    """The bits of the nearest float32 as an unsigned integer."""
+    try:
+        packed = struct.pack("<f", x)
+    except OverflowError:
+        packed = struct.pack("<f", math.copysign(math.inf, x))
+    return int(struct.unpack("<I", packed)[0])
+
+
+def _is_argument(a: Any, k: int) -> bool:
+    if isinstance(a, list):
+        return len(a) == 1 and type(a[0]) is int and 0 <= a[0] < k
+    return type(a) is int and abs(a) < LIMIT
+
+
+def _checked(value: int) -> int:
+    if not -LIMIT < value < LIMIT:
+        raise ShapeError(f"a size overflows: {value} is beyond 2**53")
+    return value
+
+
+def _poly(terms: Mapping[Monomial, int]) -> Dim:
+    kept = {m: c for m, c in terms.items() if c}
+    if not kept:
+        return 0
+    if set(kept) == {()}:
+        return kept[()]
+    return Expr(tuple(sorted(kept.items(), key=lambda t: ([a.key() for a in t[0]], t[1]))))
+
+
+def _terms(a: Dim) -> dict[Monomial, int]:
+    return {(): a} if isinstance(a, int) else dict(a.terms)
+
+
+def _of_atom(atom: Atom) -> Expr:
+    return Expr((((atom,), 1),))
+
+
+def _combine(a: Dim, b: Dim, sign: int) -> Dim:
+    if isinstance(a, int) and isinstance(b, int):
+        return a + sign * b
+    out = _terms(a)
+    for m, c in _terms(b).items():
+        out[m] = out.get(m, 0) + sign * c
+    return _poly(out)
+
+
+def _multiply(a: Dim, b: Dim) -> Dim:
+    if isinstance(a, int) and isinstance(b, int):
+        return a * b
+    out: dict[Monomial, int] = {}
+    for m, c in _terms(a).items():
+        for n, d in _terms(b).items():
+            key = tuple(sorted(m + n, key=Atom.key))
+            out[key] = out.get(key, 0) + c * d
+    return _poly(out)
+
+
+def _exact_quotient(a: Dim, b: Expr) -> Dim | None:
+    """a / b where b divides a as a polynomial with a one-term quotient, or b is one term dividing each of a's."""
+    if a == 0:
+        return 0
+    if len(b.terms) == 1:
+        quotient: Dim = 0
+        for m, c in _terms(a).items():
+            term = _divide_term((m, c), b.terms[0])
+            if term is None:
+                return None
+            quotient = quotient + term
+        return quotient
+    first = _divide_term(next(iter(_terms(a).items())), b.terms[0])
+    return first if first is not None and mul(first, b) == a else None
+
+
+def _divide_term(a: tuple[Monomial, int], b: tuple[Monomial, int]) -> Dim | None:
+    rest = list(a[0])
+    for atom in b[0]:
+        if atom not in rest:
+            return None
+        rest.remove(atom)
+    return None if a[1] % b[1] else _poly({tuple(rest): a[1] // b[1]})
+
+
+def _non_negative(atom: Atom) -> bool:
+    if atom.op == "var":
+        return not str(atom.args[0]).startswith("in:")
+    if atom.op in ("eq", "lt"):
+        return True
+    if atom.op in ("floordiv", "ceildiv"):
+        return at_least(atom.args[0], 0) and at_least(atom.args[1], 0)
+    if atom.op == "mod":
+        return at_least(atom.args[1], 0)
+    if atom.op == "max":
+        return any(at_least(x, 0) for x in atom.args)
+    if atom.op in ("min", "broadcast"):
+        return all(at_least(x, 0) for x in atom.args)
+    if atom.op == "select":
+        return all(at_least(x, 0) for x in atom.args[1:])
+    return atom.op == "scale_f32" and at_least(atom.args[0], 0) and atom.args[1] < 1 << 31
+
+
+def _sorted(a: Dim, b: Dim) -> tuple[Dim, Dim]:
+    return (a, b) if text(a) <= text(b) else (b, a)
+
+
+def _substitute_atom(atom: Atom, known: Mapping[str, Dim]) -> Dim:
+    if atom.op == "var":
+        return known.get(atom.args[0], _of_atom(atom))
+    if atom.op == "scale_f32":
+        inner = substitute(atom.args[0], known)
+        return _scale_f32(inner, atom.args[1]) if isinstance(inner, int) else _of_atom(Atom("scale_f32", (inner, atom.args[1])))
+    return _BUILDERS[atom.op](*(substitute(x, known) for x in atom.args))
+
+
+def _atom_text(atom: Atom) -> str:
+    if atom.op == "var":
+        return str(atom.args[0])
+    if atom.op in ("floordiv", "ceildiv", "mod"):
+        return f"({text(atom.args[0])} {atom.op} {text(atom.args[1])})"
+    return f"{atom.op}({', '.join(text(x) for x in atom.args)})"
+
+
+def _floordiv(a: int, b: int) -> int:
+    if b == 0:
+        raise ShapeError("a size is divided by zero")
+    return a // b
+
+
+def _mod(a: int, b: int) -> int:
+    if b == 0:
+        raise ShapeError("a size is divided by zero")
+    return a % b
+
+
+def _broadcast(a: int, b: int) -> int:
+    if a == b or b == 1:
+        return a
+    if a == 1:
+        return b
+    raise ShapeError(f"sizes {a} and {b} do not broadcast")
+
+
+def _scale_f32(a: int, bits: int) -> int:
+    """The product of two float32 is exact in a double, so rounding it once gives the float32 product."""
+    (scale,) = struct.unpack("<f", struct.pack("<I", bits))
+    (x,) = struct.unpack("<f", struct.pack("<f", a))
+    product = x * scale
+    if not math.isfinite(product) or abs(product) >= LIMIT:
+        raise ShapeError(f"a size overflows: {a} scaled by {scale}")
+    return math.floor(struct.unpack("<f", struct.pack("<f", product))[0])
+
+
+_OPS: dict[str, Callable[..., int]] = {
+    "add": lambda a, b: a + b,
+    "sub": lambda a, b: a - b,
+    "mul": lambda a, b: a * b,
+    "floordiv": _floordiv,
+    "mod": _mod,
+    "ceildiv": lambda a, b: -_floordiv(-a, b),
+    "min": min,
+    "max": max,
+    "eq": lambda a, b: int(a == b),
+    "lt": lambda a, b: int(a < b),
+    "select": lambda c, a, b: a if c else b,
+    "broadcast": _broadcast,
+    "scale_f32": _scale_f32,
+}
+_ARITY = {op: 3 if op == "select" else 2 for op in _OPS}
+_BUILDERS: dict[str, Callable[..., Dim]] = {
+    "floordiv": floordiv, "mod": mod, "ceildiv": ceildiv, "min": minimum, "max": maximum,
+    "eq": eq, "lt": lt, "select": select, "broadcast": broadcast,
+}  # fmt: skip

@@ -1,0 +1,147 @@
+"""Every error that crosses webrt's public surface.
+
+    WebrtError
+    ├─ ModelError       the model itself
+    │   ├─ InvalidModel · UnsupportedOp · UnsupportedType · ShapeError · NotConstant · ExternalDataError
+    ├─ PlanError        a .webrt plan is damaged, truncated, of another version, or breaks a rule of validate.py
+    ├─ PlacementError   strict mode met a node that would run on the CPU; a bare player met a host step
+    ├─ TargetError      a plan needs a limit or a feature that the target lacks
+    ├─ KernelError      WGSL was refused
+    ├─ InputError       a feed is missing, extra, of the wrong type or of the wrong shape
+    ├─ DeviceError      NoAdapter · DeviceLost · OutOfMemory · DeviceFreeError
+    └─ SandboxError     the confined worker was killed, ran out of time or memory, or was refused a call
+"""
+
+from __future__ import annotations
+
+__all__ = [
+    "DeviceError",
+    "DeviceFreeError",
+    "DeviceLost",
+    "ExternalDataError",
+    "InputError",
+    "InvalidModel",
+    "KernelError",
+    "ModelError",
+    "NoAdapter",
+    "NotConstant",
+    "OutOfMemory",
+    "PlacementError",
+    "PlanError",
+    "SandboxError",
+    "ShapeError",
+    "TargetError",
+    "UnsupportedOp",
+    "UnsupportedType",
+    "WebrtError",
+]
+
+
+class WebrtError(Exception):
+    """The root. `what` says what is wrong and what to do; the keywords say where.
+
+    `node` is a node's name, `op` its operator ("Conv" or "com.microsoft:MatMulNBits"), `opset` the version of
+    the operator's domain in the model, `inputs` a text of types and shapes as far as they are known.
+    """
+
+    def __init__(
+        self, what: str, *, node: str = "", op: str = "", opset: int | None = None, inputs: str = ""
+    ) -> None:
+        self.what, self.node, self.op, self.opset, self.inputs = what, node, op, opset, inputs
+        super().__init__(self._text())
+
+    def _text(self) -> str:
+        where = []
+        if self.op:
+            where.append(self.op + (f" (opset {self.opset})" if self.opset is not None else ""))
+        if self.node:
+            where.append(f"node {self.node!r}")
+        if self.inputs:
+            where.append(f"inputs {self.inputs}")
+        return f"{', '.join(where)}: {self.what}" if where else self.what
+
+    def at(self, *, node: str = "", op: str = "", opset: int | None = None, inputs: str = "") -> WebrtError:
+        """The same error with the place filled in where it was not known; returns self."""
+        self.node, self.op, self.inputs = self.node or node, self.op or op, self.inputs or inputs
+        self.opset = self.opset if self.opset is not None else opset
+        self.args = (self._text(),)
+        return self
+
+
+class ModelError(WebrtError):
+    """The model cannot be compiled."""
+
+
+class InvalidModel(ModelError):
+    """Not an ONNX model, or one that breaks ONNX's rules."""
+
+
+class UnsupportedOp(ModelError):
+    """No provider of the session runs this operator at this opset."""
+
+
+class UnsupportedType(ModelError):
+    """A value has a type that the provider cannot hold."""
+
+
+class ShapeError(ModelError):
+    """Shapes do not fit together, or a size is out of bounds."""
+
+
+class NotConstant(ModelError):
+    """A lowering needs the elements of a value that is not known before the run.
+
+    `roots` names the graph inputs that the value depends on; empty when it depends on computed tensors.
+    """
+
+    def __init__(self, what: str, *, roots: frozenset[str] = frozenset(), **where: object) -> None:
+        self.roots = roots
+        super().__init__(what, **where)  # type: ignore[arg-type]
+
+
+class ExternalDataError(ModelError):
+    """External data is missing, short, or points outside the model's folder."""
+
+
+class PlanError(WebrtError):
+    """A plan is damaged, truncated, of another version, or breaks a rule."""
+
+
+class PlacementError(WebrtError):
+    """A node would run where the session forbids it."""
+
+
+class TargetError(WebrtError):
+    """The plan needs a limit or a feature that the target lacks; both numbers are named."""
+
+
+class KernelError(WebrtError):
+    """A device refused WGSL; the text carries a numbered excerpt, the kernel and the node."""
+
+
+class InputError(WebrtError):
+    """A feed is missing, extra, of the wrong type or of the wrong shape."""
+
+
+class DeviceError(WebrtError):
+    """The device cannot do what was asked."""
+
+
+class NoAdapter(DeviceError):
+    """No WebGPU adapter was found; says what to install or to switch on."""
+
+
+class DeviceLost(DeviceError):
+    """The device is gone; the session has to be recovered or made anew."""
+
+
+class OutOfMemory(DeviceError):
+    """The device has no memory left for an allocation; sizes are named."""
+
+
+class DeviceFreeError(DeviceError):
+    """A path that must not touch a device asked for device memory."""
+
+
+class SandboxError(WebrtError):
+    """The confined worker was killed, ran out of time or memory, or was refused a call."""

@@ -1,0 +1,280 @@
+"""What an operator's file sees: the `op` decorator, the `Builder`, and how a lowering says no.
+
+A lowering writes device steps for one node. It says no by raising UnsupportedOp, UnsupportedType or NotConstant with a
+reason for the placement report; the partitioner then tries the next provider. ShapeError and InvalidModel mean that
+the model itself is wrong.
+
+    @op("Relu", since=6, shape=same_as_first)
+    def relu(n: Node, b: Builder) -> None:
+        b.map(n.output(), "return max(load_x(i), 0.0);", reads={"x": n.input(0)})
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any, TypeAlias
+
+import numpy as np
+
+from webrt import dims as D
+from webrt import dtypes as T
+from webrt import wgsl
+from webrt.dims import Dim
+from webrt.dtypes import DType
+from webrt.errors import ShapeError, UnsupportedOp, UnsupportedType
+from webrt.ir import Node, Value, constant
+from webrt.plan import Kernel
+from webrt.target import BASE, Target
+
+WORKGROUP = 64
+MAX_GROUPS = 65535
+MAX_ITERATIONS = 60_000
+"""No invocation may loop more often: Mesa 22.3's lavapipe leaves loops after 65 535 iterations in total."""
+
+Shape: TypeAlias = tuple[Dim, ...]
+Info: TypeAlias = tuple[DType | None, Shape | None]
+"""An output's type and shape; None where it is not a tensor, or the rank is not known."""
+ShapeFn: TypeAlias = Callable[[Node], Sequence[Info]]
+LowerFn: TypeAlias = Callable[[Node, "Builder"], None]
+Groups: TypeAlias = tuple[Dim, Dim, Dim]
+
+
+@dataclass(frozen=True)
+class Op:
+    """A registration: opsets `since` … `until` (None = open) of `domain`."""
+
+    name: str
+    domain: str
+    since: int
+    until: int | None
+    shape: ShapeFn
+    lower: LowerFn
+
+
+_REGISTRY: dict[tuple[str, str], list[Op]] = {}
+
+
+def op(
+    *names: str, shape: ShapeFn, domain: str = "", since: int = 1, until: int | None = None
+) -> Callable[[LowerFn], LowerFn]:
+    """Registers a lowering for operators at a range of opsets (the version of the domain that a model imports)."""
+
+    def register(lower: LowerFn) -> LowerFn:
+        for name in names:
+            _REGISTRY.setdefault((domain, name), []).append(Op(name, domain, since, until, shape, lower))
+        return lower
+
+    return register
+
+
+def find(domain: str, name: str, opset: int) -> Op | None:
+    """The registration that serves an operator at an opset, or None."""
+    for entry in _REGISTRY.get((domain, name), ()):
+        if entry.since <= opset and (entry.until is None or opset <= entry.until):
+            return entry
+    return None
+
+
+def registered() -> Iterator[Op]:
+    """Every registration."""
+    for entries in _REGISTRY.values():
+        yield from entries
+
+
+@dataclass(frozen=True)
+class Launch:
+    """A dispatch over values: `alternatives` = ((kernel, groups), …), `bindings` in the kernels' order."""
+
+    alternatives: tuple[tuple[Kernel, Groups], ...]
+    bindings: tuple[tuple[Value, str], ...]
+    params: tuple[Dim, ...]
+
+
+@dataclass(frozen=True)
+class CopyBytes:
+    """Bytes from one value to another; offsets and size are multiples of 4."""
+
+    source: Value
+    source_offset: Dim
+    target: Value
+    target_offset: Dim
+    size: Dim
+
+
+@dataclass(frozen=True)
+class Alias:
+    """`out` is `source`'s bytes under another shape."""
+
+    out: Value
+    source: Value
+
+
+Lowered: TypeAlias = Launch | CopyBytes | Alias
+
+
+@dataclass(frozen=True)
+class Variant:
+    """One way to compute a node: a body and what it takes. Variants of one launch share bindings and params."""
+
+    body: str
+    groups: Groups
+    consts: Mapping[str, int | float | bool] = field(default_factory=dict)
+    fns: Sequence[str] = ()
+    types: Mapping[str, str] = field(default_factory=dict)
+    use: Sequence[str] = ()
+    vec: Mapping[str, int] = field(default_factory=dict)
+    requires: Mapping[str, Any] = field(default_factory=dict)
+
+
+class Builder:
+    """Collects the device steps of one node."""
+
+    def __init__(self, target: Target = BASE, prefix: str = "") -> None:
+        self.target = target
+        self.steps: list[Lowered] = []
+        self.checks: list[tuple[Dim, str]] = []
+        self._prefix, self._count = prefix, 0
+
+    def temp(self, dtype: DType, shape: Sequence[Dim]) -> Value:
+        """A tensor that lives within the node."""
+        return Value(self._name(), dtype, tuple(shape))
+
+    def constant(self, array: np.ndarray[Any, Any], dtype: DType | None = None) -> Value:
+        """A tensor that the plan carries; `dtype` where numpy's own type does not tell (bfloat16)."""
+        found = dtype or T.BY_NAME.get(str(array.dtype))
+        if found is None:
+            raise UnsupportedType(f"no element type for numpy's {array.dtype}")
+        return constant(self._name(), np.ascontiguousarray(array), found)
+
+    def check(self, holds: Dim, message: str) -> None:
+        """`holds` must not be 0 at any run; message says what is wrong. Raises at once where it is known to be 0."""
+        if holds == 0:
+            raise ShapeError(message)
+        if not isinstance(holds, int):
+            self.checks.append((holds, message))
+
+    def alias(self, out: Value, source: Value) -> None:
+        """The output is the input's bytes (Reshape, Squeeze, Identity …)."""
+        self.steps.append(Alias(out, source))
+
+    def copy(self, source: Value, source_offset: Dim, out: Value, out_offset: Dim, count: Dim) -> None:
+        """Copies `count` elements (offsets in elements too). Raises UnsupportedOp where bytes are not whole words."""
+        if source.dtype is None or source.dtype != out.dtype:
+            raise UnsupportedType(f"cannot copy {source.dtype} to {out.dtype}")
+        size = source.dtype.bits // 8
+        sizes = [D.mul(x, size) for x in (source_offset, out_offset, count)]
+        if any(D.mod(x, 4) != 0 for x in sizes):
+            raise UnsupportedOp(f"a copy of {source.dtype} that does not start and end on a 32-bit word")
+        self.steps.append(CopyBytes(source, sizes[0], out, sizes[1], sizes[2]))
+
+    def launch(
+        self,
+        *variants: Variant,
+        reads: Mapping[str, Value],
+        writes: Mapping[str, Value],
+        params: Mapping[str, Dim | float] | None = None,
+        name: str = "",
+    ) -> None:
+        """A dispatch. Names of bindings are the keys, reads first. Floats in `params` are passed as their f32 bits
+        (`bitcast<f32>(p.x)`), negative ints in two's complement (`i32(p.x)`)."""
+        values = [(k, v, "r") for k, v in reads.items()] + [(k, v, "w") for k, v in writes.items()]
+        self._check_bindings(values)
+        words = {k: D.f32_bits(v) if isinstance(v, float) else v for k, v in (params or {}).items()}
+        alternatives = []
+        for v in variants:
+            binds = [wgsl.Bind(k, _dtype(x), a, v.vec.get(k, 1)) for k, x, a in values]
+            kernel = wgsl.build(
+                v.body, name=name or v.body, binds=binds, params=list(words), consts=v.consts, fns=v.fns,
+                types=v.types, use=v.use, requires=v.requires,
+            )  # fmt: skip
+            alternatives.append((kernel, v.groups))
+        self.steps.append(Launch(tuple(alternatives), tuple((x, a) for _, x, a in values), tuple(words.values())))
+
+    def map(
+        self,
+        out: Value,
+        element: str,
+        *,
+        reads: Mapping[str, Value] | None = None,
+        params: Mapping[str, Dim | float] | None = None,
+        fns: Sequence[str] = (),
+        use: Sequence[str] = (),
+        name: str = "map",
+    ) -> None:
+        """One invocation per output element: `element` is the body of `fn element(i: u32) -> Out`. Any output type."""
+        per = _dtype(out).per_word
+        words = D.ceildiv(out.elements, per)
+        fn = f"fn element(i: u32) -> Out {{\n{element}\n}}"
+        variant = Variant("map" if per == 1 else f"map_packed{per}", grid(words), fns=[*fns, fn], use=use)
+        self.launch(variant, reads=reads or {}, writes={"out": out}, params={"n": out.elements, **(params or {})}, name=name)
+
+    def _name(self) -> str:
+        self._count += 1
+        return f"{self._prefix}#{self._count}"
+
+    def _check_bindings(self, values: Sequence[tuple[str, Value, str]]) -> None:
+        limit = self.target.limit("maxStorageBuffersPerShaderStage")
+        if len(values) > limit:
+            raise UnsupportedOp(f"needs {len(values)} storage buffers, the target has {limit}")
+        for k, v, _ in values:
+            if not _dtype(v).on_device:
+                raise UnsupportedType(f"{k} is {v.dtype}, which devices do not hold")
+
+
+def grid(invocations: Dim, workgroup: int = WORKGROUP) -> Groups:
+    """Groups for a flat kernel: x up to 65 535, the rest in y. The kernel's index is `flat_index(wg, nwg, lid)`."""
+    groups = D.ceildiv(invocations, workgroup)
+    return D.minimum(groups, MAX_GROUPS), D.ceildiv(groups, MAX_GROUPS), 1
+
+
+def strides(shape: Sequence[Dim]) -> list[Dim]:
+    """Row-major strides in elements."""
+    out: list[Dim] = [1] * len(shape)
+    for i in range(len(shape) - 2, -1, -1):
+        out[i] = D.mul(out[i + 1], shape[i + 1])
+    return out
+
+
+def normalize_axis(axis: int, rank: int) -> int:
+    """A non-negative axis; raises ShapeError."""
+    if not -rank <= axis < max(rank, 1):
+        raise ShapeError(f"axis {axis} is out of range for rank {rank}")
+    return axis % rank if rank else 0
+
+
+def broadcast_shapes(*shapes: Sequence[Dim]) -> Shape:
+    """numpy's rule over Dims; raises ShapeError where known sizes do not fit."""
+    rank = max((len(s) for s in shapes), default=0)
+    out: list[Dim] = []
+    for i in range(rank):
+        size: Dim = 1
+        for s in shapes:
+            k = i - rank + len(s)
+            size = D.broadcast(size, s[k]) if k >= 0 else size
+        out.append(size)
+    return tuple(out)
+
+
+def same_as_first(n: Node) -> list[Info]:
+    """Every output has the first input's type and shape."""
+    return [(n.input(0).dtype, n.input(0).shape) for _ in n.outputs]
+
+
+def require(values: Iterable[Value | None], *allowed: DType) -> None:
+    """Raises UnsupportedType unless each value's type is one of `allowed`."""
+    for v in values:
+        if v is not None and v.dtype not in allowed:
+            raise UnsupportedType(f"{v.dtype} is not supported here (only {', '.join(map(str, allowed))})")
+
+
+def static_product(shape: Sequence[Dim]) -> int | None:
+    """The number of elements where it is known."""
+    return math.prod(int(d) for d in shape if isinstance(d, int)) if all(isinstance(d, int) for d in shape) else None
+
+
+def _dtype(v: Value) -> DType:
+    if v.dtype is None:
+        raise UnsupportedType(f"{v.name!r} is no tensor")
+    return v.dtype

@@ -1,0 +1,345 @@
+"""The plan: plain data between the compile half and the run half, and its `.webrt` file.
+
+A `.webrt` file is in the safetensors format (https://github.com/huggingface/safetensors, "Format"): an 8-byte
+little-endian header length, a JSON header, the data. The plan is the string `__metadata__["webrt"]`; its constants
+are the tensors, in order of first use, each at a multiple of 16 bytes (tensors named `pad.N` fill the gaps).
+
+A *place* is where a tensor's bytes are: `["s", slot]`, `["c", constant]`, or None for a value on the host.
+A size is a `DimRef`: an int, or `[k]`, the result of instruction k of `dims`.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import math
+import os
+import struct
+import tempfile
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import asdict, dataclass, field
+from pathlib import Path
+from typing import Any, TypeAlias
+
+from webrt import dtypes
+from webrt.dims import DimRef
+from webrt.errors import PlanError
+
+VERSION = 1
+ALIGN = 16
+MAX_HEADER = 100_000_000
+
+Place: TypeAlias = tuple[str, int]
+Bytes: TypeAlias = bytes | bytearray | memoryview
+
+# safetensors has no name for some types; those constants are written as their bits.
+_SAFETENSORS = {
+    "float32": "F32", "float16": "F16", "bfloat16": "BF16", "float64": "F64", "bool": "BOOL", "int8": "I8",
+    "uint8": "U8", "int16": "I16", "uint16": "U16", "int32": "I32", "uint32": "U32", "int64": "I64", "uint64": "U64",
+}  # fmt: skip
+
+
+@dataclass(frozen=True)
+class Kernel:
+    """WGSL text without `enable` lines; `requires` = {"features": [...], "limits": {...}} beyond the target."""
+
+    name: str
+    wgsl: str
+    hash: str
+    requires: Mapping[str, Any] = field(default_factory=dict)
+
+
+@dataclass(frozen=True)
+class Slot:
+    """A device buffer that several tensors use one after another; `size` in bytes, a multiple of 16, at least 16."""
+
+    size: DimRef
+    label: str = ""
+
+
+@dataclass(frozen=True)
+class Constant:
+    """A tensor that the plan carries. `nbytes` is without padding; data starts at `offset` of the data section."""
+
+    name: str
+    dtype: str
+    shape: tuple[int, ...]
+    nbytes: int
+    offset: int
+
+
+@dataclass(frozen=True)
+class ValueInfo:
+    """A value that crosses the border: a graph input or output, or an operand of a host step.
+
+    `shape` is None where the rank is not known; `place` is None for a value that lives on the host only.
+    A size that is a plain variable with no value yet is bound to the array's size; any other must equal it.
+    `elements` > 0: the value's integers are the variables `in:NAME[0]` … `in:NAME[elements-1]`.
+    """
+
+    name: str
+    dtype: str
+    shape: tuple[DimRef, ...] | None
+    place: Place | None = None
+    elements: int = 0
+    constant: int | None = None
+
+
+@dataclass(frozen=True)
+class Dispatch:
+    """One kernel launch. `alternatives` = ((kernel, x, y, z), …) in order of preference, the executor takes the first
+    that the device meets; `bindings` = ((place, "r" | "w", byte offset), …) at @binding(1) …; `params` are the u32 words at
+    @binding(0), at `params_offset` of the plan's parameter block (two's complement for negatives)."""
+
+    alternatives: tuple[tuple[int, DimRef, DimRef, DimRef], ...]
+    bindings: tuple[tuple[Place, str, DimRef], ...]
+    params: tuple[DimRef, ...]
+    params_offset: int
+    node: int = -1
+    kind: str = "dispatch"
+
+
+@dataclass(frozen=True)
+class Copy:
+    """copyBufferToBuffer: offsets and size in bytes, multiples of 4, between different buffers."""
+
+    source: Place
+    source_offset: DimRef
+    target: Place
+    target_offset: DimRef
+    size: DimRef
+    node: int = -1
+    kind: str = "copy"
+
+
+@dataclass(frozen=True)
+class HostStep:
+    """A node that the host provider runs: `proto` is its NodeProto in base64, `inputs` and `outputs` name `values`.
+
+    Inputs that are "" are absent; `outer` are values that the node's subgraphs capture."""
+
+    proto: str
+    opsets: Mapping[str, int]
+    inputs: tuple[str, ...]
+    outputs: tuple[str, ...]
+    outer: tuple[str, ...] = ()
+    node: int = -1
+    kind: str = "host"
+
+
+Step: TypeAlias = Dispatch | Copy | HostStep
+
+
+@dataclass(frozen=True)
+class PlacedNode:
+    """A line of the placement report: `provider` "webgpu" or "cpu"; `how` "kernel", "copy", "alias", "folded" or "host";
+    `bytes` that cross between device and host because of it (None when they depend on sizes)."""
+
+    node: str
+    op: str
+    provider: str
+    how: str
+    reason: str = ""
+    bytes: int | None = 0
+
+
+@dataclass(frozen=True)
+class Plan:
+    """Everything that a run needs. `values` are host operands by name; `checks` = ((size, message), …): a size that is 0
+    at a run refuses the feeds with that message; `meta` is the model's own metadata, opsets and producer."""
+
+    dims: list[list[Any]]
+    inputs: tuple[ValueInfo, ...]
+    outputs: tuple[ValueInfo, ...]
+    values: Mapping[str, ValueInfo]
+    kernels: tuple[Kernel, ...]
+    slots: tuple[Slot, ...]
+    constants: tuple[Constant, ...]
+    steps: tuple[Step, ...]
+    params_size: int = 0
+    checks: tuple[tuple[DimRef, str], ...] = ()
+    placement: tuple[PlacedNode, ...] = ()
+    target: Mapping[str, Any] = field(default_factory=dict)
+    meta: Mapping[str, Any] = field(default_factory=dict)
+    data: Callable[[int], Bytes] | None = field(default=None, compare=False, repr=False)
+
+    def constant_bytes(self, index: int) -> Bytes:
+        """The bytes of constant `index`, without padding."""
+        if self.data is None:
+            raise PlanError("the plan carries no constants; load it from its file")
+        return self.data(index)
+
+    @property
+    def host_steps(self) -> tuple[HostStep, ...]:
+        return tuple(s for s in self.steps if isinstance(s, HostStep))
+
+    def to_json(self) -> dict[str, Any]:
+        """The plan without its constants' bytes, as json can write it."""
+        out = {k: v for k, v in self.__dict__.items() if k != "data"}
+        out["values"] = {k: asdict(v) for k, v in self.values.items()}
+        for key in ("inputs", "outputs", "kernels", "slots", "constants", "steps", "placement"):
+            out[key] = [asdict(x) for x in out[key]]
+        return {"version": VERSION, **out}
+
+
+def plan_from_json(text: str) -> Plan:
+    """Raises PlanError for anything that is not a plan of this version. Ranges and references are validate.py's."""
+    try:
+        d = json.loads(text)
+        if d.pop("version") != VERSION:
+            raise PlanError(f"the plan is of another version; compile the model again with webrt (version {VERSION})")
+        kinds: dict[str, Callable[..., Step]] = {"dispatch": Dispatch, "copy": Copy, "host": HostStep}
+        return Plan(
+            **{
+                **d,
+                "inputs": tuple(_value(v) for v in d["inputs"]),
+                "outputs": tuple(_value(v) for v in d["outputs"]),
+                "values": {k: _value(v) for k, v in d["values"].items()},
+                "kernels": tuple(Kernel(**k) for k in d["kernels"]),
+                "slots": tuple(Slot(_ref(s["size"]), s["label"]) for s in d["slots"]),
+                "constants": tuple(Constant(**{**c, "shape": tuple(c["shape"])}) for c in d["constants"]),
+                "steps": tuple(kinds[s["kind"]](**_frozen(s)) for s in d["steps"]),
+                "checks": tuple((_ref(c), str(m)) for c, m in d["checks"]),
+                "placement": tuple(PlacedNode(**p) for p in d["placement"]),
+            }
+        )
+    except (KeyError, TypeError, ValueError, AttributeError, RecursionError) as e:
+        raise PlanError(f"the plan is damaged ({type(e).__name__}: {e}); compile the model again") from e
+
+
+def save(plan: Plan, path: str | os.PathLike[str]) -> None:
+    """Writes `plan` as a `.webrt` file: to a temporary name beside `path`, then renamed."""
+    with atomic_file(Path(path)) as out:
+        for chunk in dump_chunks(plan):
+            out.write(chunk)
+
+
+def dump(plan: Plan) -> bytes:
+    """The `.webrt` file as bytes."""
+    return b"".join(bytes(c) for c in dump_chunks(plan))
+
+
+def dump_chunks(plan: Plan) -> Iterator[Bytes]:
+    """The file in order, piece by piece."""
+    header: dict[str, Any] = {"__metadata__": {"format": "webrt", "webrt": json.dumps(plan.to_json(), separators=(",", ":"))}}
+    end = 0
+    for c in plan.constants:
+        if c.offset > end:
+            header[f"pad.{end}"] = {"dtype": "U8", "shape": [c.offset - end], "data_offsets": [end, c.offset]}
+        end = c.offset + c.nbytes
+        name = _SAFETENSORS.get(c.dtype)
+        shape = list(c.shape) if name else [c.nbytes]
+        header[f"{len(header)}.{c.name}"] = {"dtype": name or "U8", "shape": shape, "data_offsets": [c.offset, end]}
+    text = json.dumps(header, separators=(",", ":")).encode()
+    text += b" " * (-(len(text) + 8) % ALIGN)
+    yield struct.pack("<Q", len(text)) + text
+    end = 0
+    for i, c in enumerate(plan.constants):
+        yield bytes(c.offset - end)
+        yield plan.constant_bytes(i)
+        end = c.offset + c.nbytes
+
+
+def load(source: str | os.PathLike[str] | Bytes) -> Plan:
+    """Reads a `.webrt` file (a path, or its bytes). A path is opened again for each constant that is asked for.
+
+    Raises PlanError when it is cut short, damaged, or of another version.
+    """
+    if isinstance(source, (bytes, bytearray, memoryview)):
+        view = memoryview(source)
+        return _load(view[: 8 + _header_length(bytes(view[:8]))], len(view), lambda start, n: view[start : start + n])
+    path = Path(source)
+    try:
+        with path.open("rb") as f:
+            first = f.read(8)
+            head = first + f.read(_header_length(first))
+        return _load(memoryview(head), path.stat().st_size, lambda start, n: _read(path, start, n))
+    except OSError as e:
+        raise PlanError(f"{path}: {e.strerror or e}") from e
+
+
+def layout_constants(sizes: Sequence[int]) -> list[int]:
+    """The offset of each constant in the data section: multiples of 16, in the given order."""
+    offsets, end = [], 0
+    for n in sizes:
+        offsets.append(end)
+        end += -(-n // ALIGN) * ALIGN
+    return offsets
+
+
+@contextlib.contextmanager
+def atomic_file(path: Path) -> Iterator[Any]:
+    """A binary file that appears under `path` only when the block ends well; nothing is left behind otherwise."""
+    try:
+        handle, name = tempfile.mkstemp(dir=path.parent, prefix=f".{path.name}.")
+    except OSError as e:
+        raise PlanError(f"cannot write {path}: {e.strerror or e}") from e
+    try:
+        with os.fdopen(handle, "wb") as out:
+            yield out
+        umask = os.umask(0)
+        os.umask(umask)
+        os.chmod(name, 0o666 & ~umask)
+        os.replace(name, path)
+    except BaseException:
+        with contextlib.suppress(FileNotFoundError):
+            os.unlink(name)
+        raise
+
+
+def _header_length(first: bytes) -> int:
+    if len(first) < 8:
+        raise PlanError("the .webrt file is cut short: it has no header")
+    (n,) = struct.unpack("<Q", first)
+    if n > MAX_HEADER:
+        raise PlanError("not a .webrt file: its header is longer than allowed")
+    return int(n)
+
+
+def _load(head: memoryview, size: int, read: Callable[[int, int], Bytes]) -> Plan:
+    start = 8 + _header_length(bytes(head[:8]))
+    if len(head) < start:
+        raise PlanError("the .webrt file is cut short: its header ends early")
+    try:
+        header = json.loads(bytes(head[8:]))
+        text = header["__metadata__"]["webrt"]
+    except (ValueError, KeyError, TypeError, RecursionError) as e:
+        raise PlanError("not a .webrt file: it has no webrt plan in its header") from e
+    plan = plan_from_json(text)
+    for c in plan.constants:
+        if not (type(c.offset) is int and type(c.nbytes) is int and 0 <= c.offset and 0 <= c.nbytes):
+            raise PlanError(f"constant {c.name!r} has no valid place in the file")
+        if start + c.offset + c.nbytes > size:
+            raise PlanError(f"the .webrt file is cut short: constant {c.name!r} ends at {start + c.offset + c.nbytes}, the file at {size}")
+        if c.dtype not in dtypes.BY_NAME or dtypes.BY_NAME[c.dtype].nbytes(math.prod(c.shape)) != c.nbytes:
+            raise PlanError(f"constant {c.name!r} has {c.nbytes} bytes, its type and shape need another number")
+    return Plan(**{**plan.__dict__, "data": lambda i: read(start + plan.constants[i].offset, plan.constants[i].nbytes)})
+
+
+def _read(path: Path, start: int, n: int) -> bytes:
+    with path.open("rb") as f:
+        f.seek(start)
+        out = f.read(n)
+    if len(out) != n:
+        raise PlanError(f"{path} was cut short after it was opened")
+    return out
+
+
+def _ref(x: Any) -> DimRef:
+    if isinstance(x, list):
+        (k,) = x
+        return (int(k),)
+    if type(x) is not int:
+        raise TypeError(f"{x!r} is no size")
+    return x
+
+
+def _frozen(x: Any) -> Any:
+    """Lists become tuples, all the way down, except inside a mapping's values."""
+    if isinstance(x, dict):
+        return {k: _frozen(v) for k, v in x.items()}
+    return tuple(_frozen(v) for v in x) if isinstance(x, list) else x
+
+
+def _value(d: Mapping[str, Any]) -> ValueInfo:
+    return ValueInfo(**_frozen(dict(d)))

@@ -1,0 +1,90 @@
+"""What a plan may assume of a device: plain data, never a device."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping
+from dataclasses import asdict, dataclass, field, replace
+from typing import Any
+
+from webrt.errors import TargetError
+
+# https://www.w3.org/TR/webgpu/#limits, the defaults that every device guarantees.
+DEFAULT_LIMITS: dict[str, int] = {
+    "maxStorageBuffersPerShaderStage": 8,
+    "maxUniformBuffersPerShaderStage": 12,
+    "maxUniformBufferBindingSize": 65536,
+    "maxStorageBufferBindingSize": 134217728,
+    "maxBufferSize": 268435456,
+    "maxComputeWorkgroupStorageSize": 16384,
+    "maxComputeInvocationsPerWorkgroup": 256,
+    "maxComputeWorkgroupSizeX": 256,
+    "maxComputeWorkgroupSizeY": 256,
+    "maxComputeWorkgroupSizeZ": 64,
+    "maxComputeWorkgroupsPerDimension": 65535,
+    "minUniformBufferOffsetAlignment": 256,
+    "minStorageBufferOffsetAlignment": 256,
+}
+
+
+@dataclass(frozen=True)
+class Target:
+    """Limits (WebGPU's names), features ("shader-f16", "subgroups", …) and the kind of adapter.
+
+    `kind` is "any", "software" or "gpu"; `subgroup_sizes` is (min, max), (0, 0) when not known.
+    """
+
+    name: str = "webgpu"
+    kind: str = "any"
+    vendor: str = ""
+    architecture: str = ""
+    limits: Mapping[str, int] = field(default_factory=lambda: dict(DEFAULT_LIMITS))
+    features: frozenset[str] = frozenset()
+    subgroup_sizes: tuple[int, int] = (0, 0)
+
+    def limit(self, name: str) -> int:
+        """The limit's value; the WebGPU default where the target does not say."""
+        return self.limits.get(name, DEFAULT_LIMITS[name])
+
+    def with_limits(self, **limits: int) -> Target:
+        """The same target with some limits replaced."""
+        return replace(self, limits={**self.limits, **limits})
+
+    def meets(self, requires: Mapping[str, Any]) -> str:
+        """Why the target does not meet `requires` ({"limits": {...}, "features": [...]}); empty when it does."""
+        for feature in requires.get("features", ()):
+            if feature not in self.features:
+                return f"feature {feature!r} is needed, the target {self.name!r} lacks it"
+        for name, need in requires.get("limits", {}).items():
+            if self.limit(name) < need:
+                return f"{name} of {need} is needed, the target {self.name!r} has {self.limit(name)}"
+        return ""
+
+    def to_json(self) -> dict[str, Any]:
+        return {**asdict(self), "limits": dict(self.limits), "features": sorted(self.features)}
+
+    @staticmethod
+    def from_json(data: Mapping[str, Any] | str) -> Target:
+        """Raises TargetError when the data is not a target."""
+        try:
+            fields = dict(json.loads(data) if isinstance(data, str) else data)
+            return Target(
+                **{
+                    **fields,
+                    "limits": {str(k): int(v) for k, v in fields.get("limits", DEFAULT_LIMITS).items()},
+                    "features": frozenset(fields.get("features", ())),
+                    "subgroup_sizes": tuple(fields.get("subgroup_sizes", (0, 0))),
+                }
+            )
+        except (TypeError, ValueError, AttributeError) as e:
+            raise TargetError(f"not a target description: {e}") from e
+
+
+BASE = Target()
+"""What every WebGPU device guarantees."""
+
+PRESETS: dict[str, Target] = {
+    "webgpu": BASE,
+    "lavapipe": Target("lavapipe", "software", "mesa", "llvmpipe", {**DEFAULT_LIMITS, "maxStorageBuffersPerShaderStage": 32}, frozenset({"shader-f16", "subgroups"}), (8, 8)),
+    "swiftshader": Target("swiftshader", "software", "google", "swiftshader", {**DEFAULT_LIMITS, "maxStorageBuffersPerShaderStage": 10}, frozenset({"subgroups"}), (4, 4)),
+}  # fmt: skip

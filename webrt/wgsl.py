@@ -1,0 +1,212 @@
+"""From a WGSL body and what it declares to a kernel's text.
+
+A body is a file of `shaders/`. Its first lines say what the generated prologue must give it:
+
+    //! bindings a b out:w      storage buffers, `:w` = written; `*` = any more
+    //! params m n k            u32 words of the uniform block `p`; `*` = any more
+    //! consts TILE             `const TILE = …;`
+    //! fns epilogue            functions that the caller writes
+    //! types T                 aliases beyond those of the bindings
+    //! use int64 half          files of shaders/lib/ that it needs
+
+`build` refuses anything missing or extra. For a binding `a` the prologue has the variable `a` (an array of storage words),
+the alias `A` (the type to compute in), `load_a(i)` for element i, and for a written one `store_a(i, v)` where an element is a whole
+word, else `pack_a(v0, v1[, v2, v3])` -> the word. Nothing that comes from a model (names, strings) may enter the text.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import re
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from functools import lru_cache
+from typing import Any
+
+from webrt import dtypes as T
+from webrt.dtypes import DType
+from webrt.errors import KernelError
+from webrt.plan import Kernel
+from webrt.resources import shader_text
+
+_KEYS = ("bindings", "params", "consts", "fns", "types", "use")
+_NAME = re.compile(r"[a-z][a-z0-9_]*\Z")
+
+
+@dataclass(frozen=True)
+class Bind:
+    """A storage binding: `access` "r" or "w"; `vec` 4 makes the array's element a vec4 of words (32-bit types only)."""
+
+    name: str
+    dtype: DType
+    access: str = "r"
+    vec: int = 1
+
+    @property
+    def alias(self) -> str:
+        return self.name[0].upper() + self.name[1:]
+
+
+@dataclass(frozen=True)
+class Header:
+    """What a body's first lines declare, by key."""
+
+    declared: Mapping[str, tuple[str, ...]]
+    body: str
+
+
+def build(
+    body: str,
+    *,
+    name: str,
+    binds: Sequence[Bind],
+    params: Sequence[str] = (),
+    consts: Mapping[str, int | float | bool] | None = None,
+    fns: Sequence[str] = (),
+    types: Mapping[str, str] | None = None,
+    use: Iterable[str] = (),
+    requires: Mapping[str, Any] | None = None,
+) -> Kernel:
+    """The kernel made of `shaders/<body>.wgsl` under its prologue. Raises KernelError where the header is not met."""
+    header = read_header(body)
+    _check(body, header, binds, params, consts or {}, fns, types or {})
+    libs = dict.fromkeys([*header.declared["use"], *use, *(lib for b in binds for lib in _libs(b))])
+    parts = [f"alias {k} = {v};" for k, v in (types or {}).items()]
+    parts += [f"const {k} = {_literal(v)};" for k, v in (consts or {}).items()]
+    parts += _params(params)
+    parts += [_declaration(b, i + 1) for i, b in enumerate(binds)]
+    parts += [shader_text(f"lib/{lib}") for lib in libs]
+    parts += [_accessors(b) for b in binds]
+    parts += [*fns, header.body]
+    text = "\n".join(p.strip("\n") for p in parts if p) + "\n"
+    digest = hashlib.sha256(text.encode()).hexdigest()[:16]
+    return Kernel(name, text, digest, dict(requires or {}))
+
+
+@lru_cache(maxsize=256)
+def read_header(body: str) -> Header:
+    """The declarations of `shaders/<body>.wgsl` and its text without them."""
+    declared: dict[str, tuple[str, ...]] = dict.fromkeys(_KEYS, ())
+    lines = shader_text(body).splitlines()
+    count = 0
+    for line in lines:
+        if not line.startswith("//!"):
+            break
+        key, *words = line[3:].split()
+        if key not in _KEYS:
+            raise KernelError(f"shaders/{body}.wgsl declares {key!r}; known are {', '.join(_KEYS)}")
+        declared[key] += tuple(words)
+        count += 1
+    return Header(declared, "\n".join(lines[count:]))
+
+
+def excerpt(wgsl: str, line: int, around: int = 4) -> str:
+    """Numbered lines about `line` (from 1), for error messages."""
+    lines = wgsl.splitlines()
+    low, high = max(0, line - 1 - around), min(len(lines), line + around)
+    return "\n".join(f"{'>' if i + 1 == line else ' '}{i + 1:4} {lines[i]}" for i in range(low, high))
+
+
+def dialect(kernel: Kernel, tint: bool) -> str:
+    """The text as a compiler takes it: Tint wants `enable subgroups;`, naga refuses that line."""
+    features = kernel.requires.get("features", ())
+    enables = ["enable f16;"] if "shader-f16" in features else []
+    if tint and "subgroups" in features:
+        enables.append("enable subgroups;")
+    return "".join(e + "\n" for e in enables) + kernel.wgsl
+
+
+def _check(
+    body: str,
+    header: Header,
+    binds: Sequence[Bind],
+    params: Sequence[str],
+    consts: Mapping[str, Any],
+    fns: Sequence[str],
+    types: Mapping[str, str],
+) -> None:
+    given = {
+        "bindings": [b.name + (":w" if b.access == "w" else "") for b in binds],
+        "params": list(params),
+        "consts": list(consts),
+        "fns": [m.group(1) for f in fns for m in re.finditer(r"^\s*fn (\w+)", f, re.M)],
+        "types": list(types),
+    }
+    for key, have in given.items():
+        want = header.declared[key]
+        missing = [w for w in want if w != "*" and w not in have]
+        extra = [] if "*" in want or key == "fns" else [h for h in have if h not in want]
+        if missing or extra:
+            raise KernelError(f"shaders/{body}.wgsl: {key} missing {missing}, extra {extra}")
+    for n in [*(b.name for b in binds), *params]:
+        if not _NAME.match(n):
+            raise KernelError(f"shaders/{body}.wgsl: {n!r} is no name for a binding or a parameter")
+
+
+def _params(params: Sequence[str]) -> list[str]:
+    if not params:
+        return []
+    fields = "".join(f"  {n}: u32,\n" for n in params)
+    return [f"struct Params {{\n{fields}}}", "@group(0) @binding(0) var<uniform> p: Params;"]
+
+
+def _declaration(b: Bind, index: int) -> str:
+    if not b.dtype.on_device or (b.vec != 1 and b.dtype.bits != 32):
+        raise KernelError(f"binding {b.name!r} cannot hold {b.dtype} with vec {b.vec}")
+    word = f"vec4<{b.dtype.word}>" if b.vec == 4 else b.dtype.word
+    access = "read" if b.access == "r" else "read_write"
+    return f"alias {b.alias} = {b.dtype.wgsl};\n@group(0) @binding({index}) var<storage, {access}> {b.name}: array<{word}>;"
+
+
+def _libs(b: Bind) -> tuple[str, ...]:
+    if b.dtype in (T.F16, T.BF16):
+        return ("half",)
+    return ("int64",) if b.dtype in T.INTS64 else ()
+
+
+def _accessors(b: Bind) -> str:
+    load = f"fn load_{b.name}(i: u32) -> {b.alias} {{ return {_load(b)}; }}"
+    if b.access == "r":
+        return load
+    per = b.dtype.per_word
+    if per == 1:
+        target = f"{b.name}[i >> 2u][i & 3u]" if b.vec == 4 else f"{b.name}[i]"
+        return load + f"\nfn store_{b.name}(i: u32, v: {b.alias}) {{ {target} = v; }}"
+    args = ", ".join(f"v{k}: {b.alias}" for k in range(per))
+    bits = " | ".join(f"({_bits(b.dtype, f'v{k}')} << {k * b.dtype.bits}u)" for k in range(per))
+    return load + f"\nfn pack_{b.name}({args}) -> u32 {{ return {bits}; }}"
+
+
+def _load(b: Bind) -> str:
+    d, n = b.dtype, b.name
+    if d.per_word == 1:
+        return f"{n}[i >> 2u][i & 3u]" if b.vec == 4 else f"{n}[i]"
+    shift, mask = (2, 3) if d.bits == 8 else (1, 1)
+    word, at = f"{n}[i >> {shift}u]", f"(i & {mask}u) * {d.bits}u"
+    if d.wgsl == "i32":
+        return f"extractBits(bitcast<i32>({word}), {at}, {d.bits}u)"
+    raw = f"extractBits({word}, {at}, {d.bits}u)"
+    if d == T.BOOL:
+        return f"{raw} != 0u"
+    if d == T.F16:
+        return f"unpack2x16float({raw}).x"
+    return f"bitcast<f32>({raw} << 16u)" if d == T.BF16 else raw
+
+
+def _bits(d: DType, v: str) -> str:
+    if d == T.BOOL:
+        return f"select(0u, 1u, {v})"
+    if d == T.F16:
+        return f"f16_bits({v})"
+    if d == T.BF16:
+        return f"bf16_bits({v})"
+    return f"(bitcast<u32>({v}) & {(1 << d.bits) - 1}u)"
+
+
+def _literal(v: int | float | bool) -> str:
+    if isinstance(v, bool):
+        return "true" if v else "false"
+    if isinstance(v, int):
+        return f"{v}u" if v >= 0 else f"{v}i"
+    text = repr(float(v))
+    return text + "f"
