@@ -6,7 +6,7 @@ An editable install has no `_data`: the folders beside the package are used.
 
 from __future__ import annotations
 
-from functools import lru_cache
+from functools import cache
 from pathlib import Path
 
 from webrt.errors import WebrtError
@@ -37,7 +37,7 @@ def shader_path(name: str) -> Path:
     return path
 
 
-@lru_cache(maxsize=None)
+@cache
 def shader_text(name: str) -> str:
     """The text of the WGSL body `name`; raises as `shader_path` does."""
     return shader_path(name).read_text(encoding="utf-8")

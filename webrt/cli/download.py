@@ -29,7 +29,7 @@ def url_to_file(url: str, path: Path, size: int, progress: Callable[[str, int, i
     with urllib.request.urlopen(url, timeout=CONNECT_TIMEOUT) as answer, path.open("wb") as file:
         while chunk := answer.read(_CHUNK):
             done += file.write(chunk)
-            progress(f"Downloading {name}", done, max(size, done))
+            progress(f"Downloading {name}", min(done, size), size)
 
 
 @contextmanager
@@ -69,16 +69,14 @@ def member_to_file(wheel: Path, member: str, path: Path) -> None:
         raise WebrtError(f"{wheel.name} has no readable member {member}") from error
 
 
-def _run_pip(
-    command: list[str], work: Path, what: str, size: int, progress: Callable[[str, int, int], None]
-) -> None:
+def _run_pip(command: list[str], work: Path, what: str, size: int, progress: Callable[[str, int, int], None]) -> None:
     """Runs pip with `work` as its temporary folder, whose growth is the progress."""
     environment = os.environ | {"TMPDIR": str(work), "TEMP": str(work), "TMP": str(work)}
     with (work.parent / "pip.log").open("w+b") as log:
         process = subprocess.Popen(command, env=environment, stdin=subprocess.DEVNULL, stdout=log, stderr=log)
         try:
             while process.poll() is None:
-                progress(what, min(_bytes_under(work), size), size)
+                progress(what, min(_bytes_under(work), size - 1), size)
                 time.sleep(0.2)
         finally:
             if process.poll() is None:

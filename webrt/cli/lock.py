@@ -7,6 +7,7 @@ Pyodide in headless Chromium. Either way the checksums and dependencies in the f
 from __future__ import annotations
 
 import hashlib
+import importlib.util
 import json
 import re
 import shutil
@@ -18,6 +19,7 @@ from typing import Any
 from webrt.cli import assets, chromium
 from webrt.errors import WebrtError
 
+_KEPT = 16
 _FREEZE = """async (wheels) => {
   const { loadPyodide } = await import(`${location.origin}/pyodide.mjs`);
   const pyodide = await loadPyodide({ packages: ["micropip"], checkIntegrity: false });
@@ -29,22 +31,33 @@ micropip.freeze()`);
 }"""
 
 
-def write_lock(path: Path, wheels: list[Path], progress: assets.Progress) -> str:
+def write_lock(path: Path, wheels: list[Path], progress: assets.Progress) -> None:
     """Writes `path`, a pyodide-lock.json whose packages are `wheels`, all in the lock's own folder at run time.
 
-    Returns the name of the tool that made it. A lock of the same wheels is taken from the cache. Raises WebrtError when
-    neither tool is there, or when what it wrote does not fit the wheels.
+    A lock of the same wheels is taken from the cache. Raises WebrtError when there is neither tool, or when what it
+    wrote does not fit the wheels.
     """
-    kept = assets.cache_dir() / f"lock-{_key(wheels)}.json"
-    tool = "the cache"
-    if not kept.is_file():
-        packages, tool = _packages(wheels, progress)
-        text = json.dumps({"info": assets.catalog().info, "packages": packages}, indent=1, sort_keys=True)
-        part = kept.with_suffix(".part")
-        part.write_text(text + "\n", encoding="utf-8")
-        part.replace(kept)
+    folder = assets.cache_dir()
+    kept = folder / f"lock-{_key(wheels)}.json"
+    make = _by_pyodide_lock if _has_pyodide_lock() else _by_micropip
+    parts = [] if make is _by_pyodide_lock else assets.fetch_groups("core", "build", progress=progress)
+    with assets.locked(folder):
+        if not kept.is_file():
+            progress("Writing the lock file", 0, 1)
+            _keep(kept, _checked(make(wheels, parts), wheels))
+            progress("Writing the lock file", 1, 1)
     shutil.copyfile(kept, path)
-    return tool
+
+
+def _keep(path: Path, packages: dict[str, Any]) -> None:
+    """Writes the lock to the cache, whole or not at all, and drops all but the newest locks there."""
+    text = json.dumps({"info": assets.catalog().info, "packages": packages}, indent=1, sort_keys=True)
+    part = path.with_suffix(".part")
+    part.write_text(text + "\n", encoding="utf-8")
+    part.replace(path)
+    locks = sorted(path.parent.glob("lock-*.json"), key=lambda lock: lock.stat().st_mtime)
+    for old in locks[:-_KEPT]:
+        old.unlink(missing_ok=True)
 
 
 def _key(wheels: list[Path]) -> str:
@@ -55,60 +68,57 @@ def _key(wheels: list[Path]) -> str:
     return digest.hexdigest()[:16]
 
 
-def _packages(wheels: list[Path], progress: assets.Progress) -> tuple[dict[str, Any], str]:
-    found = _by_pyodide_lock(wheels)
-    tool = "pyodide-lock"
-    if found is None:
-        found, tool = _by_micropip(wheels, progress), "micropip.freeze()"
+def _checked(found: dict[str, Any], wheels: list[Path]) -> dict[str, Any]:
+    """The found packages that are in `wheels`, with plain file names, after checking them against the files."""
     by_name = {_canonical(wheel.name.split("-")[0]): wheel for wheel in wheels}
-    packages = {name: package | {"file_name": by_name[name].name} for name, package in found.items() if name in by_name}
+    packages = {
+        name: package | {"file_name": by_name[name].name, "package_type": "package"}
+        for name, package in found.items()
+        if name in by_name
+    }
     if missing := by_name.keys() - packages.keys():
-        raise WebrtError(f"the lock file written by {tool} lacks {', '.join(sorted(missing))}")
+        raise WebrtError(f"the lock file lacks {', '.join(sorted(missing))}")
     for name, package in packages.items():
         if package["sha256"] != assets.sha256_of(by_name[name]):
-            raise WebrtError(f"the lock file written by {tool} has another sha256 for {by_name[name].name}")
+            raise WebrtError(f"the lock file has another sha256 for {by_name[name].name}")
         if unknown := set(package["depends"]) - packages.keys():
             raise WebrtError(f"{by_name[name].name} depends on {', '.join(sorted(unknown))}, which the site lacks")
-    return packages, tool
+    return packages
 
 
 def _canonical(name: str) -> str:
     return re.sub(r"[-_.]+", "-", name).lower()
 
 
-def _by_pyodide_lock(wheels: list[Path]) -> dict[str, Any] | None:
-    """The packages as pyodide-lock describes them; None where it is not installed or Python is too old for it."""
-    if sys.version_info < (3, 12):
-        return None
-    try:
-        from pyodide_lock import PyodideLockSpec
-        from pyodide_lock.utils import add_wheels_to_spec
-    except ImportError:
-        return None
+def _has_pyodide_lock() -> bool:
+    """Whether pyodide-lock is installed on a Python for which it reads today's locks."""
+    return sys.version_info >= (3, 12) and importlib.util.find_spec("pyodide_lock") is not None
+
+
+def _by_pyodide_lock(wheels: list[Path], parts: list[Path]) -> dict[str, Any]:
+    """The packages as pyodide-lock describes the wheels."""
+    from pyodide_lock import PyodideLockSpec
+    from pyodide_lock.utils import add_wheels_to_spec
+
     empty = PyodideLockSpec.from_dict({"info": assets.catalog().info, "packages": {}})
     try:
         packages: dict[str, Any] = add_wheels_to_spec(empty, wheels).to_dict()["packages"]
-    except RuntimeError as error:
-        raise WebrtError(f"pyodide-lock refuses the wheels: {error}") from error
+    except (RuntimeError, ImportError) as error:
+        raise WebrtError(f"pyodide-lock cannot describe the wheels: {error}") from error
     return packages
 
 
-def _by_micropip(wheels: list[Path], progress: assets.Progress) -> dict[str, Any]:
-    """Installs the wheels in a Pyodide in headless Chromium and returns the packages of `micropip.freeze()`."""
-    catalog = assets.catalog()
-    [micropip] = assets.fetch(catalog.group("build"), progress).values()
-    core = assets.fetch(catalog.group("core"), progress)
-    progress("Writing the lock file", 0, 1)
+def _by_micropip(wheels: list[Path], parts: list[Path]) -> dict[str, Any]:
+    """Installs the wheels in a Pyodide (`parts`: its core and micropip) and returns what `micropip.freeze()` lists."""
     with tempfile.TemporaryDirectory(prefix="webrt-lock-") as temporary:
         folder = Path(temporary)
-        for path in [*core.values(), micropip, *wheels]:
+        for path in [*parts, *wheels]:
             shutil.copyfile(path, folder / path.name)
-        start = {"info": catalog.info, "packages": {"micropip": _entry("micropip", micropip)}}
+        [micropip] = folder.glob("micropip-*.whl")
+        start = {"info": assets.catalog().info, "packages": {"micropip": _entry("micropip", micropip)}}
         (folder / "pyodide-lock.json").write_text(json.dumps(start), encoding="utf-8")
         (folder / "index.html").write_text("<!doctype html><title>lock</title>", encoding="utf-8")
-        text = _evaluate(folder, [wheel.name for wheel in wheels])
-    progress("Writing the lock file", 1, 1)
-    packages: dict[str, Any] = json.loads(text)["packages"]
+        packages: dict[str, Any] = json.loads(_evaluate(folder, [wheel.name for wheel in wheels]))["packages"]
     return packages
 
 

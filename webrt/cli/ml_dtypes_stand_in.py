@@ -1,8 +1,8 @@
 """Stands in for ml_dtypes in the page, whose real wheel is 0.2 MB of compiled code for types that WebGPU cannot hold.
 
 Each name is a structured numpy dtype of one element with the right size. That is enough for onnx to import, to check
-models and to infer shapes, and for raw bytes to pass through; arithmetic on such an array raises TypeError. `webrt site`
-packs this file into a wheel named ml_dtypes; natively the real package is used.
+models and to infer shapes, and for raw bytes to pass through; arithmetic on such an array raises TypeError.
+`webrt site` packs this file into a wheel named ml_dtypes; natively the real package is used.
 """
 
 from __future__ import annotations

@@ -28,9 +28,9 @@ MANIFEST = "site.json"
 def build_site(out: Path, *, progress: assets.Progress = assets.silent, demo: bool = True) -> None:
     """Makes the folder `out` (see the module's docstring), replacing a site that was made there before.
 
-    `demo` says whether the demo's model is included (10.9 MB). The folder is put together beside `out` and then renamed,
-    so `out` is whole or absent. Raises WebrtError when a file cannot be had, when its checksum is wrong, or when `out`
-    exists and is not a site.
+    `demo` says whether the demo's model is included (10.9 MB). The folder is put together beside `out` and then
+    renamed, so `out` is whole or absent. Raises WebrtError when a file cannot be had, when its checksum is wrong, or
+    when `out` exists and is not a site.
     """
     out = out.absolute()
     if out.exists() and not (out / MANIFEST).is_file() and (not out.is_dir() or any(out.iterdir())):
@@ -78,15 +78,14 @@ def _serve(folder: Path, port: int) -> None:
 def _add_pyodide(folder: Path, progress: assets.Progress) -> None:
     """Pyodide's core, all wheels and their lock file."""
     folder.mkdir()
-    catalog = assets.catalog()
-    fetched = assets.fetch(catalog.group("core") + catalog.group("wheels"), progress)
+    fetched = assets.fetch_groups("core", "wheels", progress=progress)
     packages = [wheels.own_wheel(folder), wheels.ml_dtypes_wheel(folder)]
-    for name, path in fetched.items():
-        if name.startswith("onnx-"):
+    for path in fetched:
+        if path.name.startswith("onnx-"):
             packages.append(wheels.slim_onnx(path, folder))
-        else:
-            shutil.copyfile(path, folder / name)
-            packages += [folder / name] if name.endswith(".whl") else []
+            continue
+        copy = Path(shutil.copyfile(path, folder / path.name))
+        packages += [copy] if copy.suffix == ".whl" else []
     lock.write_lock(folder / "pyodide-lock.json", packages, progress)
 
 

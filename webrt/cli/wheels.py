@@ -73,9 +73,7 @@ def slim_onnx(wheel: Path, folder: Path) -> Path:
 
 def _is_kept(member: str) -> bool:
     return not (
-        member.endswith(("/", "/RECORD"))
-        or member.startswith(_ONNX_DROPPED)
-        or member.endswith(_ONNX_DROPPED_SUFFIXES)
+        member.endswith(("/", "/RECORD")) or member.startswith(_ONNX_DROPPED) or member.endswith(_ONNX_DROPPED_SUFFIXES)
     )
 
 
