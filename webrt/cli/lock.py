@@ -20,9 +20,9 @@ from webrt.cli import assets, chromium
 from webrt.errors import WebrtError
 
 _KEPT = 16
-_FREEZE = """async (wheels) => {
+_FREEZE = """async ([packages, wheels]) => {
   const { loadPyodide } = await import(`${location.origin}/pyodide.mjs`);
-  const pyodide = await loadPyodide({ packages: ["micropip"], checkIntegrity: false });
+  const pyodide = await loadPyodide({ packages });
   pyodide.globals.set("wheels", wheels.map((name) => `${location.origin}/${name}`));
   return await pyodide.runPythonAsync(`
 import micropip
@@ -100,9 +100,10 @@ def _by_pyodide_lock(wheels: list[Path], parts: list[Path]) -> dict[str, Any]:
     from pyodide_lock import PyodideLockSpec
     from pyodide_lock.utils import add_wheels_to_spec
 
-    empty = PyodideLockSpec.from_dict({"info": assets.catalog().info, "packages": {}})
+    start = PyodideLockSpec.from_dict(_start(wheels))
+    added = [wheel for wheel in wheels if not _is_pyodides(wheel)]
     try:
-        packages: dict[str, Any] = add_wheels_to_spec(empty, wheels).to_dict()["packages"]
+        packages: dict[str, Any] = add_wheels_to_spec(start, added).to_dict()["packages"]
     except (RuntimeError, ImportError) as error:
         raise WebrtError(f"pyodide-lock cannot describe the wheels: {error}") from error
     return packages
@@ -114,15 +115,28 @@ def _by_micropip(wheels: list[Path], parts: list[Path]) -> dict[str, Any]:
         folder = Path(temporary)
         for path in [*parts, *wheels]:
             shutil.copyfile(path, folder / path.name)
-        [micropip] = folder.glob("micropip-*.whl")
-        start = {"info": assets.catalog().info, "packages": {"micropip": _entry("micropip", micropip)}}
+        start = _start([*parts, *wheels])
         (folder / "pyodide-lock.json").write_text(json.dumps(start), encoding="utf-8")
         (folder / "index.html").write_text("<!doctype html><title>lock</title>", encoding="utf-8")
-        packages: dict[str, Any] = json.loads(_evaluate(folder, [wheel.name for wheel in wheels]))["packages"]
+        added = [wheel.name for wheel in wheels if not _is_pyodides(wheel)]
+        packages: dict[str, Any] = json.loads(_evaluate(folder, [*start["packages"]], added))["packages"]
     return packages
 
 
-def _entry(name: str, wheel: Path) -> dict[str, Any]:
+def _is_pyodides(wheel: Path) -> bool:
+    """Whether the wheel is one of Pyodide's own distribution, which its tools take from a lock and do not add."""
+    asset = assets.catalog().assets.get(wheel.name)
+    return asset is not None and asset.cdn
+
+
+def _start(files: list[Path]) -> dict[str, Any]:
+    """A lock of those files that are Pyodide's own wheels, none of which depends on another package."""
+    own = [file for file in files if file.suffix == ".whl" and _is_pyodides(file)]
+    return {"info": assets.catalog().info, "packages": {_canonical(w.name.split("-")[0]): _entry(w) for w in own}}
+
+
+def _entry(wheel: Path) -> dict[str, Any]:
+    name = wheel.name.split("-")[0]
     return {
         "name": name,
         "version": wheel.name.split("-")[1],
@@ -136,13 +150,14 @@ def _entry(name: str, wheel: Path) -> dict[str, Any]:
     }
 
 
-def _evaluate(folder: Path, names: list[str]) -> str:
+def _evaluate(folder: Path, packages: list[str], names: list[str]) -> str:
     with chromium.serve(folder) as base, chromium.launch() as browser:
         from playwright.sync_api import Error
 
         page = browser.new_page()
         try:
             page.goto(base)
-            return str(page.evaluate(_FREEZE, names))
+            return str(page.evaluate(_FREEZE, [packages, names]))
         except Error as error:
-            raise WebrtError(f"micropip.freeze() failed in Chromium: {error.message}") from error
+            words = [line for line in error.message.splitlines() if line and not line.startswith(" ")]
+            raise WebrtError(f"micropip.freeze() failed in Chromium: {words[-1]}") from error
