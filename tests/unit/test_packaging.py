@@ -1,0 +1,167 @@
+"""The wheel: pure, small, with the WGSL bodies and the page inside; resources are found in every kind of install."""
+
+from __future__ import annotations
+
+import base64
+import csv
+import hashlib
+import importlib.metadata
+import os
+import re
+import subprocess
+import sys
+import zipfile
+from pathlib import Path
+
+import ml_dtypes
+import numpy as np
+import onnx
+import pytest
+
+from webrt import resources
+from webrt.cli import lock, ml_dtypes_stand_in, site, wheels
+from webrt.errors import WebrtError
+
+ROOT = Path(__file__).resolve().parents[2]
+MOST_BYTES = 300_000
+
+pytestmark = pytest.mark.xdist_group("packaging")
+
+
+@pytest.fixture(scope="module")
+def built(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    folder = tmp_path_factory.mktemp("dist")
+    command = [sys.executable, "-m", "build", "--wheel", "--no-isolation", "--outdir", str(folder), str(ROOT)]
+    done = subprocess.run(command, capture_output=True, text=True, check=False)
+    assert done.returncode == 0, done.stdout + done.stderr
+    [wheel] = folder.glob("*.whl")
+    return wheel
+
+
+def _files(wheel: Path) -> dict[str, bytes]:
+    with zipfile.ZipFile(wheel) as archive:
+        return {name: archive.read(name) for name in archive.namelist()}
+
+
+def _data_files(folder: str) -> dict[str, bytes]:
+    paths = [path for path in (ROOT / folder).rglob("*") if path.is_file() and not path.name.startswith(".")]
+    return {f"webrt/_data/{path.relative_to(ROOT).as_posix()}": path.read_bytes() for path in paths}
+
+
+def test_wheel_is_pure_and_small(built: Path) -> None:
+    assert built.name.endswith("-py3-none-any.whl")
+    assert built.stat().st_size < MOST_BYTES
+
+
+@pytest.mark.parametrize("folder", ["shaders", "web"])
+def test_wheel_holds_the_data_folder(built: Path, folder: str) -> None:
+    expected = _data_files(folder)
+    assert expected, f"{folder}/ is empty"
+    assert expected.items() <= _files(built).items()
+
+
+def test_wheel_needs_numpy_and_onnx_only(built: Path) -> None:
+    [metadata] = [data.decode() for name, data in _files(built).items() if name.endswith("/METADATA")]
+    needed = re.findall(r"^Requires-Dist: ([\w-]+)(?!.*extra ==)", metadata, re.MULTILINE)
+    assert sorted(needed) == ["numpy", "onnx"]
+    assert not re.search(r"^\s*(import|from) sympy", str(_files(built)), re.MULTILINE)
+
+
+def test_packed_wheel_equals_the_built_one(built: Path, tmp_path: Path) -> None:
+    packed = wheels.own_wheel(tmp_path)
+    assert packed.name == built.name
+    assert packed.stat().st_size < MOST_BYTES
+
+    def code(wheel: Path) -> dict[str, bytes]:
+        return {name: data for name, data in _files(wheel).items() if name.startswith("webrt/")}
+
+    assert code(packed) == code(built)
+
+
+@pytest.mark.parametrize("kind", ["wheel", "editable"])
+def test_resources_are_found(built: Path, tmp_path: Path, kind: str) -> None:
+    environment = dict(os.environ)
+    home = ROOT
+    if kind == "wheel":
+        home = tmp_path / "lib"
+        zipfile.ZipFile(built).extractall(home)
+        environment["PYTHONPATH"] = str(home)
+    script = "from webrt import resources as r; print(r.web_dir()); print(r.data_dir('shaders'))"
+    command = [sys.executable, "-c", script]
+    lines = subprocess.run(command, cwd=tmp_path, env=environment, capture_output=True, text=True, check=True).stdout
+    for line in lines.splitlines():
+        assert Path(line).is_relative_to(home) and Path(line).is_dir()
+
+
+def test_shader_text_stays_inside_its_folder() -> None:
+    assert resources.shader_text("lib/index") == (ROOT / "shaders/lib/index.wgsl").read_text(encoding="utf-8")
+    for name in ("no_such_kernel", "../pyproject.toml", "/etc/passwd", "../web/index"):
+        with pytest.raises(WebrtError, match="no WGSL body"):
+            resources.shader_path(name)
+
+
+def test_packed_wheels_are_reproducible_and_record_every_file(tmp_path: Path) -> None:
+    first = wheels.write_wheel(tmp_path, "some", "1.0", {"some/__init__.py": b"x = 1\n", "some/a.txt": b"a"})
+    kept = first.read_bytes()
+    assert wheels.write_wheel(tmp_path, "some", "1.0", {"some/a.txt": b"a", "some/__init__.py": b"x = 1\n"}) == first
+    assert first.read_bytes() == kept
+    files = _files(first)
+    rows = {row[0]: row[1:] for row in csv.reader(files["some-1.0.dist-info/RECORD"].decode().splitlines())}
+    assert rows.keys() == files.keys()
+    digest = base64.urlsafe_b64encode(hashlib.sha256(b"a").digest()).rstrip(b"=").decode()
+    assert rows["some/a.txt"] == [f"sha256={digest}", "1"]
+
+
+def test_stand_in_has_every_type_that_onnx_names() -> None:
+    package = Path(onnx.__file__).parent
+    sources = [package / "_mapping.py", package / "numpy_helper.py"]
+    named = {name for source in sources for name in re.findall(r"\bml_dtypes\.(\w+)", source.read_text())}
+    assert {"bfloat16", "int4"} <= named
+    for name in sorted(named - {"finfo", "iinfo"}):
+        stand_in = getattr(ml_dtypes_stand_in, name)
+        assert stand_in.itemsize == np.dtype(getattr(ml_dtypes, name)).itemsize, name
+    types = [getattr(ml_dtypes_stand_in, name) for name in named - {"finfo", "iinfo"}]
+    assert len(set(types)) == len(types)
+
+
+def test_lock_with_a_wrong_checksum_is_refused(tmp_path: Path) -> None:
+    wheel = wheels.write_wheel(tmp_path, "some", "1.0", {"some.py": b""})
+    package = {"name": "some", "sha256": "0" * 64, "depends": [], "file_name": wheel.name}
+    with pytest.raises(WebrtError, match=r"another sha256 for some-1\.0"):
+        lock._checked({"some": package}, [wheel])
+    with pytest.raises(WebrtError, match="lacks some"):
+        lock._checked({}, [wheel])
+
+
+def test_site_is_not_made_over_other_files(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    (tmp_path / "mine").mkdir()
+    (tmp_path / "mine" / "thesis.txt").write_text("years of work")
+    with pytest.raises(WebrtError, match="not made by `webrt site`"):
+        site.build_site(tmp_path / "mine")
+    assert [path.name for path in tmp_path.rglob("*")] == ["mine", "thesis.txt"]
+
+
+def test_failed_site_leaves_nothing(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    def fail(*groups: str, **rest: object) -> list[Path]:
+        raise WebrtError("no source has it")
+
+    monkeypatch.setattr("webrt.cli.assets.fetch_groups", fail)
+    with pytest.raises(WebrtError, match="no source has it"):
+        site.build_site(tmp_path / "out")
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_repository_names_no_registry_host() -> None:
+    listed = subprocess.run(["git", "ls-files"], cwd=ROOT, capture_output=True, text=True, check=True).stdout
+    hosts = re.compile(r"pypi\.(org|python)|pythonhosted\.|registry\.npmjs|deb\.debian|unpkg\.")
+    guilty = []
+    for name in listed.splitlines():
+        path = ROOT / name
+        if path.is_file() and path.suffix not in (".png", ".onnx", ".webrt", ".npz") and path != Path(__file__):
+            guilty += [name] if hosts.search(path.read_text(encoding="utf-8", errors="replace")) else []
+    assert guilty == []
+
+
+def test_command_is_declared() -> None:
+    scripts = importlib.metadata.entry_points(group="console_scripts", name="webrt")
+    assert [script.value for script in scripts] == ["webrt.cli:main"]
