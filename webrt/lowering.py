@@ -175,16 +175,18 @@ class Builder:
         reads: Mapping[str, Value],
         writes: Mapping[str, Value],
         params: Mapping[str, Dim | float] | None = None,
+        as_type: Mapping[str, DType] | None = None,
         name: str = "",
     ) -> None:
         """A dispatch. Names of bindings are the keys, reads first. Floats in `params` are passed as their f32 bits
-        (`bitcast<f32>(p.x)`), negative ints in two's complement (`i32(p.x)`)."""
+        (`bitcast<f32>(p.x)`), negative ints in two's complement (`i32(p.x)`). `as_type` binds a value's bytes as
+        elements of another type, for kernels that only move them."""
         values = [(k, v, "r") for k, v in reads.items()] + [(k, v, "w") for k, v in writes.items()]
         self._check_bindings(values)
         words = {k: D.f32_bits(v) if isinstance(v, float) else v for k, v in (params or {}).items()}
         alternatives = []
         for v in variants:
-            binds = [wgsl.Bind(k, _dtype(x), a, v.vec.get(k, 1)) for k, x, a in values]
+            binds = [wgsl.Bind(k, (as_type or {}).get(k, _dtype(x)), a, v.vec.get(k, 1)) for k, x, a in values]
             kernel = wgsl.build(
                 v.body, name=name or v.body, binds=binds, params=list(words), consts=v.consts, fns=v.fns,
                 types=v.types, use=v.use, requires=v.requires,
@@ -201,14 +203,21 @@ class Builder:
         params: Mapping[str, Dim | float] | None = None,
         fns: Sequence[str] = (),
         use: Sequence[str] = (),
+        as_type: Mapping[str, DType] | None = None,
+        vec: Mapping[str, int] | None = None,
         name: str = "map",
     ) -> None:
-        """One invocation per output element: `element` is the body of `fn element(i: u32) -> Out`. Any output type."""
-        per = _dtype(out).per_word
-        words = D.ceildiv(out.elements, per)
-        fn = f"fn element(i: u32) -> Out {{\n{element}\n}}"
-        variant = Variant("map" if per == 1 else f"map_packed{per}", grid(words), fns=[*fns, fn], use=use)
-        self.launch(variant, reads=reads or {}, writes={"out": out}, params={"n": out.elements, **(params or {})}, name=name)
+        """One invocation per output element: `element` is the body of `fn element(i: u32) -> Out`. Any output type.
+
+        With `vec` 4 for out, element i is a `vec4<Out>` of elements 4i … 4i+3; their number must be a multiple of 4."""
+        kind, lanes = (as_type or {}).get("out", _dtype(out)), (vec or {}).get("out", 1)
+        n = D.floordiv(D.mul(out.elements, _dtype(out).bits), kind.bits * lanes)
+        result = "vec4<Out>" if lanes == 4 else "Out"
+        fn = f"fn element(i: u32) -> {result} {{\n{element}\n}}"
+        body = "map" if kind.per_word == 1 else f"map_packed{kind.per_word}"
+        variant = Variant(body, grid(D.ceildiv(n, kind.per_word)), fns=[*fns, fn], use=use, vec=vec or {})
+        words = {"n": n, **(params or {})}
+        self.launch(variant, reads=reads or {}, writes={"out": out}, params=words, as_type=as_type, name=name)
 
     def _name(self) -> str:
         self._count += 1
