@@ -48,9 +48,8 @@ def test_server_gives_the_right_types(tmp_path: Path, name: str, kind: str) -> N
 def test_server_ends_and_stays_in_its_folder(tmp_path: Path) -> None:
     (folder := tmp_path / "site").mkdir()
     (tmp_path / "secret").write_text("no")
-    with chromium.serve(folder) as base:
-        with pytest.raises(urllib.error.HTTPError, match="404"):
-            urllib.request.urlopen(f"{base}../secret")
+    with chromium.serve(folder) as base, pytest.raises(urllib.error.HTTPError, match="404"):
+        urllib.request.urlopen(f"{base}../secret")
     with pytest.raises(urllib.error.URLError):
         urllib.request.urlopen(base, timeout=2)
 
