@@ -137,9 +137,9 @@ def floordiv(a: Dim, b: Dim) -> Dim:
 
 
 def ceildiv(a: Dim, b: Dim) -> Dim:
-    """⌈a / b⌉ for a positive b."""
+    """⌈a / b⌉."""
     if isinstance(b, int):
-        return floordiv(a + (b - 1), b)
+        return floordiv(a + (b - 1), b) if b > 0 else mul(floordiv(mul(a, -1), b), -1)
     quotient = _exact_quotient(a, b)
     return quotient if quotient is not None else _of_atom(Atom("ceildiv", (a, b)))
 
@@ -269,7 +269,7 @@ class DimTable:
             for atom in monomial:
                 factor = self._atom(atom)
                 term = factor if term is None else self._emit("mul", term, factor)
-            term = c if term is None else term if c == 1 else self._emit("mul", term, c)
+            term = _checked(c) if term is None else term if c == 1 else self._emit("mul", term, _checked(c))
             total = term if total is None else self._emit("add", total, term)
         return 0 if total is None else total
 
@@ -322,6 +322,8 @@ def check_program(program: Any) -> None:
                 raise PlanError(f"size instruction {k} names no variable")
         elif op not in _ARITY or len(args) != _ARITY[op] or not all(_is_argument(a, k) for a in args):
             raise PlanError(f"size instruction {k} ({op}) is malformed")
+        elif op == "scale_f32" and not (type(args[1]) is int and 0 <= args[1] < 1 << 32):
+            raise PlanError(f"size instruction {k} (scale_f32) has no bits of a float32")
 
 
 def f32_bits(x: float) -> int:
@@ -434,7 +436,8 @@ def _substitute_atom(atom: Atom, known: Mapping[str, Dim]) -> Dim:
         return known.get(atom.args[0], _of_atom(atom))
     if atom.op == "scale_f32":
         inner = substitute(atom.args[0], known)
-        return _scale_f32(inner, atom.args[1]) if isinstance(inner, int) else _of_atom(Atom("scale_f32", (inner, atom.args[1])))
+        bits = atom.args[1]
+        return _scale_f32(inner, bits) if isinstance(inner, int) else _of_atom(Atom("scale_f32", (inner, bits)))
     return _BUILDERS[atom.op](*(substitute(x, known) for x in atom.args))
 
 
@@ -469,7 +472,7 @@ def _broadcast(a: int, b: int) -> int:
 def _scale_f32(a: int, bits: int) -> int:
     """The product of two float32 is exact in a double, so rounding it once gives the float32 product."""
     (scale,) = struct.unpack("<f", struct.pack("<I", bits))
-    (x,) = struct.unpack("<f", struct.pack("<f", a))
+    (x,) = struct.unpack("<f", struct.pack("<f", _checked(a)))
     product = x * scale
     if not math.isfinite(product) or abs(product) >= LIMIT:
         raise ShapeError(f"a size overflows: {a} scaled by {scale}")

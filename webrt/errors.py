@@ -1,15 +1,15 @@
 """Every error that crosses webrt's public surface.
 
-    WebrtError
-    ├─ ModelError       the model itself
-    │   ├─ InvalidModel · UnsupportedOp · UnsupportedType · ShapeError · NotConstant · ExternalDataError
-    ├─ PlanError        a .webrt plan is damaged, truncated, of another version, or breaks a rule of validate.py
-    ├─ PlacementError   strict mode met a node that would run on the CPU; a bare player met a host step
-    ├─ TargetError      a plan needs a limit or a feature that the target lacks
-    ├─ KernelError      WGSL was refused
-    ├─ InputError       a feed is missing, extra, of the wrong type or of the wrong shape
-    ├─ DeviceError      NoAdapter · DeviceLost · OutOfMemory · DeviceFreeError
-    └─ SandboxError     the confined worker was killed, ran out of time or memory, or was refused a call
+WebrtError
+├─ ModelError       the model itself
+│   ├─ InvalidModel · UnsupportedOp · UnsupportedType · ShapeError · NotConstant · ExternalDataError
+├─ PlanError        a .webrt plan is damaged, truncated, of another version, or breaks a rule of validate.py
+├─ PlacementError   strict mode met a node that would run on the CPU; a bare player met a host step
+├─ TargetError      a plan needs a limit or a feature that the target lacks
+├─ KernelError      WGSL was refused
+├─ InputError       a feed is missing, extra, of the wrong type or of the wrong shape
+├─ DeviceError      NoAdapter · DeviceLost · OutOfMemory · DeviceFreeError
+└─ SandboxError     the confined worker was killed, ran out of time or memory, or was refused a call
 """
 
 from __future__ import annotations
@@ -44,9 +44,7 @@ class WebrtError(Exception):
     the operator's domain in the model, `inputs` a text of types and shapes as far as they are known.
     """
 
-    def __init__(
-        self, what: str, *, node: str = "", op: str = "", opset: int | None = None, inputs: str = ""
-    ) -> None:
+    def __init__(self, what: str, *, node: str = "", op: str = "", opset: int | None = None, inputs: str = "") -> None:
         self.what, self.node, self.op, self.opset, self.inputs = what, node, op, opset, inputs
         super().__init__(self._text())
 
@@ -89,14 +87,16 @@ class ShapeError(ModelError):
 
 
 class NotConstant(ModelError):
-    """A lowering needs the elements of a value that is not known before the run.
+    """A lowering needs the elements (or the rank) of a value that is not known before the run.
 
-    `roots` names the graph inputs that the value depends on; empty when it depends on computed tensors.
+    `wanted` names that value; `roots` the graph inputs that decide it, with "" among them where it is computed from
+    tensors that no caller can be expected to give beforehand.
     """
 
-    def __init__(self, what: str, *, roots: frozenset[str] = frozenset(), **where: object) -> None:
+    def __init__(self, what: str, *, wanted: str = "", roots: frozenset[str] = frozenset()) -> None:
+        self.wanted = frozenset({wanted} if wanted else ())
         self.roots = roots
-        super().__init__(what, **where)  # type: ignore[arg-type]
+        super().__init__(what)
 
 
 class ExternalDataError(ModelError):

@@ -47,7 +47,9 @@ class Value:
     def known_shape(self) -> tuple[Dim, ...]:
         """The shape; raises NotConstant where even the rank is not known."""
         if self.shape is None:
-            raise NotConstant(f"the rank of {self.name!r} is not known before the run", roots=self.roots)
+            raise NotConstant(
+                f"the rank of {self.name!r} is not known before the run", wanted=self.name, roots=self.roots
+            )
         return self.shape
 
     @property
@@ -131,7 +133,9 @@ class Node:
             return value.const
         if value.contents is not None and all(isinstance(d, int) for d in value.contents.flat):
             return value.contents.astype(np.int64)
-        raise NotConstant(f"the elements of {value.name!r} are not known before the run", roots=value.roots)
+        raise NotConstant(
+            f"the elements of {value.name!r} are not known before the run", wanted=value.name, roots=value.roots
+        )
 
     def dims(self, index: int) -> tuple[Dim, ...]:
         """The integers of input `index` as Dims, flattened; raises NotConstant."""

@@ -75,6 +75,8 @@ class ValueInfo:
     `shape` is None where the rank is not known; `place` is None for a value that lives on the host only.
     A size that is a plain variable with no value yet is bound to the array's size; any other must equal it.
     `elements` > 0: the value's integers are the variables `in:NAME[0]` … `in:NAME[elements-1]`.
+    `contents`: the value's elements are these sizes (nothing computes it). `constant`: it is that constant.
+    An executor looks for a value among what was fed or made on the host first, then at `contents`, `constant`, `place`.
     """
 
     name: str
@@ -83,6 +85,7 @@ class ValueInfo:
     place: Place | None = None
     elements: int = 0
     constant: int | None = None
+    contents: tuple[DimRef, ...] | None = None
 
 
 @dataclass(frozen=True)
@@ -221,7 +224,9 @@ def dump(plan: Plan) -> bytes:
 
 def dump_chunks(plan: Plan) -> Iterator[Bytes]:
     """The file in order, piece by piece."""
-    header: dict[str, Any] = {"__metadata__": {"format": "webrt", "webrt": json.dumps(plan.to_json(), separators=(",", ":"))}}
+    header: dict[str, Any] = {
+        "__metadata__": {"format": "webrt", "webrt": json.dumps(plan.to_json(), separators=(",", ":"))}
+    }
     end = 0
     for c in plan.constants:
         if c.offset > end:
@@ -307,10 +312,12 @@ def _load(head: memoryview, size: int, read: Callable[[int, int], Bytes]) -> Pla
         raise PlanError("not a .webrt file: it has no webrt plan in its header") from e
     plan = plan_from_json(text)
     for c in plan.constants:
-        if not (type(c.offset) is int and type(c.nbytes) is int and 0 <= c.offset and 0 <= c.nbytes):
+        if not (type(c.offset) is int and type(c.nbytes) is int and c.offset >= 0 and c.nbytes >= 0):
             raise PlanError(f"constant {c.name!r} has no valid place in the file")
         if start + c.offset + c.nbytes > size:
-            raise PlanError(f"the .webrt file is cut short: constant {c.name!r} ends at {start + c.offset + c.nbytes}, the file at {size}")
+            raise PlanError(
+                f"the .webrt file is cut short: constant {c.name!r} ends at {start + c.offset + c.nbytes}, the file at {size}"
+            )
         if c.dtype not in dtypes.BY_NAME or dtypes.BY_NAME[c.dtype].nbytes(math.prod(c.shape)) != c.nbytes:
             raise PlanError(f"constant {c.name!r} has {c.nbytes} bytes, its type and shape need another number")
     return Plan(**{**plan.__dict__, "data": lambda i: read(start + plan.constants[i].offset, plan.constants[i].nbytes)})

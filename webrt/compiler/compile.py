@@ -1,0 +1,191 @@
+"""The compile half in one page: no device, no network, one input.
+
+source ─▶ frontend ─▶ normalize ─▶ partition ─▶ lower ─▶ memory ─▶ emit ─▶ Plan
+"""
+
+from __future__ import annotations
+
+import logging
+import os
+from collections.abc import Callable, Collection, Mapping
+from dataclasses import dataclass, field
+from typing import Any, Literal
+
+import onnx
+
+from webrt import dims as D
+from webrt.compiler import emit, export, frontend, lower, memory, normalize, partition
+from webrt.compiler.infer import infer, may_be_structural
+from webrt.compiler.partition import Demands, Placed
+from webrt.errors import InputError, NotConstant, PlacementError
+from webrt.ir import Graph, Value
+from webrt.plan import Plan
+from webrt.target import BASE, Target
+
+Level = Literal["disabled", "basic", "extended", "all"]
+_PLAN_TYPES = frozenset(
+    [
+        "float32",
+        "float16",
+        "bfloat16",
+        "float64",
+        "bool",
+        "int8",
+        "uint8",
+        "int16",
+        "uint16",
+        "int32",
+        "uint32",
+        "int64",
+        "uint64",
+    ]
+)
+logger = logging.getLogger("webrt")
+
+
+@dataclass(frozen=True)
+class CompileOptions:
+    """`providers`: "webgpu", "cpu" in order of preference. `known_inputs`: elements of graph inputs, or new ones for
+    initializers. `free_dims`: sizes of named dims. `optimized_path`: where to write the optimised model. `strict`: a node on
+    the CPU is a PlacementError. `external_data`: bytes by location, for models given as bytes. `disabled`: names of passes.
+    `progress(stage, done, total)` is called as stages end."""
+
+    level: Level = "all"
+    providers: tuple[str, ...] = ("webgpu", "cpu")
+    target: Target = BASE
+    known_inputs: Mapping[str, Any] = field(default_factory=dict)
+    free_dims: Mapping[str, int] = field(default_factory=dict)
+    optimized_path: str | os.PathLike[str] | None = None
+    strict: bool = False
+    external_data: Mapping[str, bytes] | None = None
+    disabled: Collection[str] = ()
+    progress: Callable[[str, int, int], None] | None = None
+
+    def runs(self, name: str) -> bool:
+        """Whether the pass `name` is on."""
+        if name == "inline_functions":
+            return "webgpu" in self.providers
+        if name in normalize.REQUIRED:
+            return True
+        return self.level != "disabled" and name not in self.disabled
+
+
+STAGES = ("frontend", "normalize", "partition", "lower", "memory", "emit")
+MAX_ATTEMPTS = 8
+
+
+def compile_model(source: frontend.Source, options: CompileOptions | None = None) -> Plan:
+    """The plan of a model.
+
+    Raises ModelError for a model that cannot be compiled, PlacementError in strict mode, and NotConstant with `roots` where
+    elements of graph inputs decide shapes: give them as `known_inputs`.
+    """
+    options = options or CompileOptions()
+    model = frontend.read_model(source, options.external_data)
+    structural: set[str] = set()
+    for _ in range(MAX_ATTEMPTS):
+        graph, placed, demands = _front_half(model, options, structural)
+        fresh = demands.structural - structural
+        if not fresh:
+            break
+        structural |= fresh
+    if demands.roots:
+        names = ", ".join(sorted(demands.roots))
+        error = NotConstant(
+            f"the elements of the inputs {names} decide shapes or kernels; give them as known inputs",
+            roots=frozenset(demands.roots),
+        )
+        if not (set(options.known_inputs) >= demands.roots):
+            raise error
+    if options.strict:
+        refuse_cpu_nodes(placed)
+    return _back_half(graph, placed, options, structural)
+
+
+def refuse_cpu_nodes(placed: list[Placed]) -> None:
+    """Raises PlacementError naming every node that would run on the CPU."""
+    lines = [f"{p.node.op} {p.node.name!r}: {p.reason}" for p in placed if p.how == "host"]
+    if lines:
+        shown = "; ".join(lines[:10]) + (f"; and {len(lines) - 10} more" if len(lines) > 10 else "")
+        raise PlacementError(f"{len(lines)} nodes would run on the CPU, which the session forbids: {shown}")
+
+
+def _front_half(
+    model: onnx.ModelProto, options: CompileOptions, structural: set[str]
+) -> tuple[Graph, list[Placed], Demands]:
+    _report(options, "frontend")
+    graph = frontend.load(model, options.known_inputs)
+    _fix_dims(graph, options.free_dims)
+    _report(options, "normalize")
+    wanted = normalize.normalize(graph, structural, options.runs)
+    _split_constants(graph)
+    if options.optimized_path is not None:
+        export.save_model(graph, options.optimized_path)
+    _report(options, "partition")
+    placed, demands = partition.partition(graph, options.providers, options.target, structural)
+    by_name = {v.name: v for v in graph.values()}
+    for name in wanted:
+        if name in by_name:
+            _demand(by_name[name], demands)
+    return graph, placed, demands
+
+
+def _back_half(graph: Graph, placed: list[Placed], options: CompileOptions, structural: set[str]) -> Plan:
+    _report(options, "lower")
+    items = lower.lower(placed)
+    _report(options, "memory")
+    assigned = memory.assign(graph, items)
+    _report(options, "emit")
+    meta = {"overridable": [_describe(v) for v in graph.overridable], "structural": sorted(structural)}
+    return emit.emit(graph, placed, items, assigned, options.target, structural, meta)
+
+
+def _demand(value: Value, demands: Demands) -> None:
+    if may_be_structural(value) and value.contents is None:
+        demands.structural.add(value.name)
+    elif value.roots and "" not in value.roots and value.const is None:
+        demands.roots |= value.roots
+
+
+def _fix_dims(graph: Graph, sizes: Mapping[str, int]) -> None:
+    used = {name for v in graph.inputs for d in v.shape or () for name in D.variables(d)}
+    for name in sizes:
+        if name not in used:
+            raise InputError(
+                f"no input has a dim named {name!r}; the free dims are {', '.join(sorted(used)) or 'none'}"
+            )
+    if sizes:
+        for v in graph.inputs:
+            if v.shape is not None:
+                v.shape = tuple(D.substitute(d, dict(sizes)) for d in v.shape)
+
+
+def _split_constants(graph: Graph) -> None:
+    """Constants that a plan cannot carry (strings, 4-bit types) become Constant nodes for the host."""
+    made: list[Value] = []
+    for value in graph.values():
+        if (
+            value.const is not None
+            and value.dtype is not None
+            and value.dtype.name not in _PLAN_TYPES
+            and value not in graph.inputs
+        ):
+            made.append(value)
+    nodes = []
+    for value in made:
+        node = emit.constant_node(value)
+        value.const, value.producer = None, node
+        nodes.append(node)
+    graph.nodes[:0] = nodes
+
+
+def _describe(value: Value) -> dict[str, Any]:
+    return {"name": value.name, "dtype": str(value.dtype), "shape": list(value.static_shape or ())}
+
+
+def _report(options: CompileOptions, stage: str) -> None:
+    if options.progress is not None:
+        options.progress(stage, STAGES.index(stage), len(STAGES))
+
+
+__all__ = ["CompileOptions", "compile_model", "infer"]

@@ -1,0 +1,163 @@
+"""From steps over values and their places to a Plan: references into the size program, parameter blocks, one kernel per text."""
+
+from __future__ import annotations
+
+import base64
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+import numpy as np
+import onnx
+
+from webrt import plan as P
+from webrt.compiler.export import tensor_of
+from webrt.compiler.infer import may_be_structural
+from webrt.compiler.lower import HostNode, Item, is_sizes
+from webrt.compiler.memory import Memory, nbytes
+from webrt.compiler.normalize import opsets_of
+from webrt.compiler.partition import Placed
+from webrt.dims import Dim, DimRef, DimTable
+from webrt.ir import Graph, Node, Value
+from webrt.lowering import CopyBytes, Launch
+from webrt.target import Target
+
+PARAMS_ALIGN = 256
+
+
+def emit(
+    graph: Graph, placed: Sequence[Placed], items: Sequence[Item], memory: Memory, target: Target, structural: set[str],
+    meta: Mapping[str, Any],
+) -> P.Plan:  # fmt: skip
+    """The finished plan. `meta` is added to the model's own."""
+    return _Emitter(graph, memory, structural).plan(placed, items, target, meta)
+
+
+class _Emitter:
+    def __init__(self, graph: Graph, memory: Memory, structural: set[str]) -> None:
+        self.graph, self.memory, self.structural = graph, memory, structural
+        self.table = DimTable()
+        self.kernels: dict[str, int] = {}
+        self.kernel_list: list[P.Kernel] = []
+        self.blocks: dict[tuple[DimRef, ...], int] = {}
+        self.params_size = 0
+        self.constants = list(memory.constants)
+        self.values: dict[str, P.ValueInfo] = {}
+
+    def plan(self, placed: Sequence[Placed], items: Sequence[Item], target: Target, meta: Mapping[str, Any]) -> P.Plan:
+        inputs = tuple(self._info(v, is_input=True) for v in self.graph.inputs)
+        steps = tuple(s for item in items for s in self._step(item))
+        outputs = tuple(self._info(v) for v in self.graph.outputs)
+        checks = tuple((self.table.ref(d), m) for p in placed for d, m in p.checks)
+        slots = tuple(P.Slot(self.table.ref(s), l) for s, l in zip(self.memory.slots, self.memory.labels, strict=True))
+        arrays = [_bytes(v) for v in self.constants]
+        offsets = P.layout_constants([len(a) for a in arrays])
+        constants = tuple(
+            P.Constant(v.name, str(v.dtype), v.static_shape or (), len(a), o)
+            for v, a, o in zip(self.constants, arrays, offsets, strict=True)
+        )
+        return P.Plan(
+            dims=self.table.program, inputs=inputs, outputs=outputs, values=self.values, kernels=tuple(self.kernel_list),
+            slots=slots, constants=constants, steps=steps, params_size=self.params_size, checks=checks,
+            placement=tuple(_report(p, self.memory) for p in placed), target=target.to_json(),
+            meta={**self.graph.meta, "opsets": self.graph.opsets, **meta}, data=lambda i: arrays[i],
+        )  # fmt: skip
+
+    def _step(self, item: Item) -> list[P.Step]:
+        step = item.step
+        if isinstance(step, Launch):
+            return [self._dispatch(step, item.node)]
+        if isinstance(step, CopyBytes):
+            offsets = [self.table.ref(d) for d in (step.source_offset, step.target_offset, step.size)]
+            return [
+                P.Copy(
+                    self._place(step.source), offsets[0], self._place(step.target), offsets[1], offsets[2], item.node
+                )
+            ]
+        return [self._host(step.node, item.node)] if isinstance(step, HostNode) else []
+
+    def _dispatch(self, launch: Launch, node: int) -> P.Dispatch:
+        alternatives = []
+        for kernel, groups in launch.alternatives:
+            x, y, z = (self.table.ref(g) for g in groups)
+            alternatives.append((self._kernel(kernel), x, y, z))
+        bindings = tuple((self._place(v), access, 0) for v, access in launch.bindings)
+        params = tuple(self.table.ref(d) for d in launch.params)
+        return P.Dispatch(tuple(alternatives), bindings, params, self._block(params), node)
+
+    def _block(self, params: tuple[DimRef, ...]) -> int:
+        """The offset of a parameter block; dispatches with equal words share one."""
+        if params not in self.blocks:
+            self.blocks[params] = self.params_size
+            self.params_size += -(-max(4 * len(params), 1) // PARAMS_ALIGN) * PARAMS_ALIGN
+        return self.blocks[params]
+
+    def _kernel(self, kernel: P.Kernel) -> int:
+        if kernel.hash not in self.kernels:
+            self.kernels[kernel.hash] = len(self.kernel_list)
+            self.kernel_list.append(kernel)
+        return self.kernels[kernel.hash]
+
+    def _host(self, node: Node, index: int) -> P.HostStep:
+        for value in [*node.given(), *node.outer, *(v for v in node.outputs if v is not None)]:
+            self.values.setdefault(value.name, self._info(value, made_by=node))
+        return P.HostStep(
+            base64.b64encode(node.to_proto().SerializeToString()).decode(), opsets_of(node, self.graph),
+            tuple("" if v is None else v.name for v in node.inputs), tuple("" if v is None else v.name for v in node.outputs),
+            tuple(v.name for v in node.outer), index,
+        )  # fmt: skip
+
+    def _info(self, value: Value, *, is_input: bool = False, made_by: Node | None = None) -> P.ValueInfo:
+        shape = None if value.shape is None else tuple(self.table.ref(d) for d in value.shape)
+        dtype = str(value.dtype) if value.dtype is not None else ""
+        place = self.memory.place(value)
+        if is_input:
+            elements = self._elements(value)
+            return P.ValueInfo(value.name, dtype, shape, place if value.const is None else None, elements)
+        root = self.memory.root(value)
+        if root.const is not None:
+            return P.ValueInfo(value.name, dtype, shape, None, 0, self._constant(root))
+        if is_sizes(root) and root.name not in self.structural and root.contents is not None:
+            return P.ValueInfo(
+                value.name, dtype, shape, place, contents=tuple(self.table.ref(d) for d in root.contents.flat)
+            )
+        made_here = made_by is not None and value in made_by.outputs
+        return P.ValueInfo(value.name, dtype, shape, place, self._elements(value) if made_here else 0)
+
+    def _elements(self, value: Value) -> int:
+        if value.name not in self.structural or value.const is not None or not may_be_structural(value):
+            return 0
+        return int(value.elements) if isinstance(value.elements, int) else 0
+
+    def _constant(self, value: Value) -> int:
+        if value not in self.constants:
+            self.constants.append(value)
+        return self.constants.index(value)
+
+    def _place(self, value: Value) -> P.Place:
+        place = self.memory.place(value)
+        if place is None:
+            raise AssertionError(f"{value!r} is read on the device but never written there")
+        return place
+
+
+def constant_node(value: Value) -> Node:
+    """A Constant node that makes a value whose bytes a plan does not carry (strings, 4-bit and 8-bit floats)."""
+    attribute = onnx.helper.make_attribute("value", tensor_of(value))
+    return Node("Constant", "", value.name, [], [value], 13, {"value": attribute})
+
+
+def _bytes(value: Value) -> bytes:
+    array = np.ascontiguousarray(np.asarray(value.const))
+    return array.astype(array.dtype.newbyteorder("<"), copy=False).tobytes()
+
+
+def _report(p: Placed, memory: Memory) -> P.PlacedNode:
+    crossing: int | None = 0
+    if p.how == "host":
+        total: Dim = 0
+        for v in [*p.node.given(), *p.node.outputs]:
+            if v is not None and memory.place(v) is not None and v.const is None and v.shape is not None:
+                total = total + nbytes(v.dtype, v.elements)
+        crossing = total if isinstance(total, int) else None
+    name = p.node.name or next((v.name for v in p.node.outputs if v is not None), "")
+    return P.PlacedNode(name, p.node.op, "cpu" if p.how == "host" else "webgpu", p.how, p.reason, crossing)

@@ -1,0 +1,289 @@
+"""From a file, bytes or a ModelProto to a Graph: read, check, sort. The model's own facts win over what it declares."""
+
+from __future__ import annotations
+
+import os
+import re
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any, TypeAlias
+
+import numpy as np
+import onnx
+import onnx.checker
+import onnx.inliner
+from google.protobuf.message import DecodeError, EncodeError
+
+from webrt import dims as D
+from webrt import schemas
+from webrt.compiler import external
+from webrt.dims import Dim
+from webrt.dtypes import DType
+from webrt.errors import InputError, InvalidModel, UnsupportedOp
+from webrt.ir import Graph, Node, Value, constant, dtype_of
+
+Source: TypeAlias = str | os.PathLike[str] | bytes | bytearray | memoryview | onnx.ModelProto
+
+OLDEST_OPSET = 7
+NEWEST_OPSET = onnx.defs.onnx_opset_version()
+_CONSTANT_ATTRIBUTES = {
+    "value_float": np.float32, "value_floats": np.float32, "value_int": np.int64, "value_ints": np.int64,
+}  # fmt: skip
+
+
+def read_model(source: Source, external_data: Mapping[str, bytes] | None = None) -> onnx.ModelProto:
+    """The model with all its data inside. Raises InvalidModel or ExternalDataError."""
+    if isinstance(source, onnx.ModelProto):
+        model = onnx.ModelProto()
+        model.CopyFrom(source)
+        folder = None
+    elif isinstance(source, (bytes, bytearray, memoryview)):
+        model, folder = _parse(bytes(source), "the model"), None
+    else:
+        path = Path(source)
+        try:
+            model, folder = _parse(path.read_bytes(), str(path)), path.parent
+        except OSError as e:
+            raise InvalidModel(f"cannot read {path}: {e.strerror or e}") from e
+    if not model.HasField("graph"):
+        raise InvalidModel("not an ONNX model: it has no graph")
+    external.resolve(model, folder, external_data)
+    return model
+
+
+def check(model: onnx.ModelProto) -> None:
+    """onnx's checker, with the schemas of webrt.schemas. Raises InvalidModel or UnsupportedOp."""
+    schemas.register()
+    opsets = {o.domain or "": o.version for o in model.opset_import}
+    if not opsets:
+        raise InvalidModel("the model imports no opset; export it again")
+    version = opsets.get("", opsets.get("ai.onnx"))
+    if version is not None and not OLDEST_OPSET <= version <= NEWEST_OPSET:
+        raise InvalidModel(
+            f"the model's opset is {version}; webrt reads {OLDEST_OPSET} to {NEWEST_OPSET}: convert it with onnx.version_converter"
+        )
+    try:
+        onnx.checker.check_model(model)
+    except (onnx.checker.ValidationError, EncodeError, ValueError, RuntimeError) as e:
+        message = str(e).strip().splitlines()[0]
+        missing = re.search(r"No Op registered for (\S+)", message)
+        if missing:
+            raise UnsupportedOp(f"ONNX has no such operator at opset {version}: {message}", op=missing.group(1)) from e
+        raise InvalidModel(f"onnx's checker refuses the model: {message}") from e
+
+
+def load(model: onnx.ModelProto, known: Mapping[str, Any] | None = None) -> Graph:
+    """The graph of a model that was read. `known` gives elements of graph inputs (or overrides initializers)."""
+    if model.functions:
+        model = onnx.inliner.inline_local_functions(model)
+    _sort(model.graph)
+    check(model)
+    return _Loader(model, dict(known or {})).graph()
+
+
+def shape_of(name: str, proto: onnx.TypeProto) -> tuple[DType | None, tuple[Dim, ...] | None]:
+    """Type and shape that a model declares; sizes that are missing or negative become variables `NAME.AXIS`."""
+    if not proto.HasField("tensor_type"):
+        return None, None
+    tensor = proto.tensor_type
+    dtype = dtype_of(tensor.elem_type) if tensor.elem_type else None
+    if not tensor.HasField("shape"):
+        return dtype, None
+    return dtype, tuple(_dim(d, f"{name}.{i}") for i, d in enumerate(tensor.shape.dim))
+
+
+class _Loader:
+    def __init__(self, model: onnx.ModelProto, known: dict[str, Any]) -> None:
+        self.model, self.proto, self.known = model, model.graph, known
+        self.opsets = {"" if o.domain == "ai.onnx" else o.domain: o.version for o in model.opset_import}
+        self.values: dict[str, Value] = {}
+        self.overridable: list[Value] = []
+
+    def graph(self) -> Graph:
+        inputs = self._inputs()
+        self._initializers()
+        self.overridable = [self.values[i.name] for i in self.proto.input if i.name in self._initializer_names]
+        nodes = [n for n in (self._node(p) for p in self.proto.node) if n is not None]
+        outputs = [self._output(o) for o in self.proto.output]
+        return Graph(nodes, inputs, outputs, self.opsets, self.overridable, self._meta(), self.model.ir_version)
+
+    def _inputs(self) -> list[Value]:
+        self._initializer_names = {t.name for t in self.proto.initializer} | {
+            s.values.name for s in self.proto.sparse_initializer
+        }
+        inputs = []
+        for info in self.proto.input:
+            if info.name in self._initializer_names:
+                continue
+            dtype, shape = shape_of(info.name, info.type)
+            value = Value(info.name, dtype, shape, type_proto=info.type, roots=frozenset({info.name}))
+            if info.name in self.known:
+                value.const = _as_array(value, self.known[info.name])
+                value.shape = tuple(value.const.shape)
+            self._define(value)
+            inputs.append(value)
+        return inputs
+
+    def _initializers(self) -> None:
+        for tensor in self.proto.initializer:
+            array = self.known.get(tensor.name)
+            value = constant(tensor.name, _array(tensor), dtype_of(tensor.data_type))
+            if array is not None:
+                value.const = _as_array(value, array)
+                value.shape = tuple(value.const.shape)
+            self._define(value)
+        for sparse in self.proto.sparse_initializer:
+            self._define(constant(sparse.values.name, _dense(sparse), dtype_of(sparse.values.data_type)))
+
+    def _node(self, proto: onnx.NodeProto) -> Node | None:
+        domain = "" if proto.domain == "ai.onnx" else proto.domain
+        if domain == "" and proto.op_type == "Constant":
+            value = _constant_node(proto)
+            if value is not None:
+                self._define(value)
+                return None
+        if domain not in self.opsets:
+            raise InvalidModel(
+                f"the model imports no opset of domain {domain or 'ai.onnx'!r}", node=proto.name, op=proto.op_type
+            )
+        node = Node(
+            proto.op_type, domain, proto.name, [self._read(n, proto) for n in proto.input], [], self.opsets[domain],
+            {a.name: a for a in proto.attribute},
+        )  # fmt: skip
+        node.outer = [self.values[n] for n in captures(proto) if n in self.values]
+        for name in proto.output:
+            value = Value(name, producer=node) if name else None
+            node.outputs.append(value)
+            if value is not None:
+                self._define(value)
+        node.sources = (proto.name,)
+        return node
+
+    def _read(self, name: str, proto: onnx.NodeProto) -> Value | None:
+        if not name:
+            return None
+        if name not in self.values:
+            raise InvalidModel(
+                f"input {name!r} is made by no node and is no input of the graph", node=proto.name, op=proto.op_type
+            )
+        return self.values[name]
+
+    def _define(self, value: Value) -> None:
+        if value.name in self.values:
+            raise InvalidModel(f"the name {value.name!r} is defined twice")
+        self.values[value.name] = value
+
+    def _output(self, info: onnx.ValueInfoProto) -> Value:
+        if info.name not in self.values:
+            raise InvalidModel(f"the graph's output {info.name!r} is made by no node")
+        value = self.values[info.name]
+        value.type_proto = value.type_proto or info.type
+        return value
+
+    def _meta(self) -> dict[str, Any]:
+        m = self.model
+        return {
+            "producer_name": m.producer_name, "producer_version": m.producer_version, "graph_name": self.proto.name,
+            "domain": m.domain, "description": m.doc_string, "version": m.model_version, "ir_version": m.ir_version,
+            "graph_description": self.proto.doc_string, "custom_metadata_map": {p.key: p.value for p in m.metadata_props},
+        }  # fmt: skip
+
+
+def captures(node: onnx.NodeProto) -> list[str]:
+    """Names that a node's subgraphs read and do not define, in order."""
+    found: dict[str, None] = {}
+    for a in node.attribute:
+        for g in [*([a.g] if a.HasField("g") else []), *a.graphs]:
+            known = {i.name for i in g.input} | {t.name for t in g.initializer}
+            for n in g.node:
+                found.update((x, None) for x in [*n.input, *captures(n)] if x and x not in known)
+                known.update(n.output)
+            found.update((o.name, None) for o in g.output if o.name not in known)
+    return list(found)
+
+
+def _parse(data: bytes, what: str) -> onnx.ModelProto:
+    if not data:
+        raise InvalidModel(f"{what} is empty (zero bytes)")
+    try:
+        return onnx.ModelProto.FromString(data)
+    except (DecodeError, RuntimeError, ValueError) as e:
+        raise InvalidModel(f"{what} is no ONNX model, or is cut short: {e}") from e
+
+
+def _sort(graph: onnx.GraphProto) -> None:
+    """Nodes in order of execution, as stable as possible. Raises InvalidModel for a cycle."""
+    made_by = {name: i for i, n in enumerate(graph.node) for name in n.output if name}
+    needs = [{made_by[x] for x in [*n.input, *captures(n)] if x in made_by} for n in graph.node]
+    if all(all(j < i for j in need) for i, need in enumerate(needs)):
+        return
+    order, done, waiting = [], set(), list(range(len(needs)))
+    while waiting:
+        ready = [i for i in waiting if needs[i] <= done]
+        if not ready:
+            node = graph.node[waiting[0]]
+            raise InvalidModel(
+                "the graph has a cycle through this node", node=node.name or node.output[0], op=node.op_type
+            )
+        order += ready
+        done.update(ready)
+        waiting = [i for i in waiting if i not in done]
+    nodes = [graph.node[i] for i in order]
+    copies = [onnx.NodeProto.FromString(n.SerializeToString()) for n in nodes]
+    del graph.node[:]
+    graph.node.extend(copies)
+
+
+def _constant_node(proto: onnx.NodeProto) -> Value | None:
+    (attribute,) = [a for a in proto.attribute] or [None]
+    name = proto.output[0]
+    if attribute is None:
+        raise InvalidModel("a Constant without a value", node=proto.name, op="Constant")
+    if attribute.name == "value":
+        return constant(name, _array(attribute.t), dtype_of(attribute.t.data_type))
+    if attribute.name == "sparse_value":
+        return constant(name, _dense(attribute.sparse_tensor), dtype_of(attribute.sparse_tensor.values.data_type))
+    if attribute.name in _CONSTANT_ATTRIBUTES:
+        array = np.asarray(onnx.helper.get_attribute_value(attribute), dtype=_CONSTANT_ATTRIBUTES[attribute.name])
+        return constant(name, array, dtype_of(onnx.helper.np_dtype_to_tensor_dtype(array.dtype)))
+    if attribute.name in ("value_string", "value_strings"):
+        raw = onnx.helper.get_attribute_value(attribute)
+        array = np.asarray(
+            [x.decode() for x in raw] if isinstance(raw, Sequence) and not isinstance(raw, bytes) else raw.decode(),
+            dtype=object,
+        )
+        return constant(name, array, dtype_of(onnx.TensorProto.STRING))
+    return None
+
+
+def _array(tensor: onnx.TensorProto) -> np.ndarray[Any, Any]:
+    try:
+        return onnx.numpy_helper.to_array(tensor)
+    except (ValueError, TypeError, KeyError, AttributeError) as e:
+        raise InvalidModel(f"tensor {tensor.name!r} is damaged: {e}") from e
+
+
+def _dense(sparse: onnx.SparseTensorProto) -> np.ndarray[Any, Any]:
+    values, indices = _array(sparse.values), _array(sparse.indices)
+    out = np.zeros(tuple(sparse.dims), values.dtype)
+    try:
+        if indices.ndim == 1:
+            out.reshape(-1)[indices] = values
+        else:
+            out[tuple(indices.T)] = values
+    except (IndexError, ValueError) as e:
+        raise InvalidModel(f"sparse tensor {sparse.values.name!r} has indices outside its shape") from e
+    return out
+
+
+def _dim(d: onnx.TensorShapeProto.Dimension, fallback: str) -> Dim:
+    if d.HasField("dim_value") and d.dim_value >= 0:
+        return int(d.dim_value)
+    return D.var(d.dim_param if d.dim_param and d.dim_param not in ("?", "-1") else fallback)
+
+
+def _as_array(value: Value, given: Any) -> np.ndarray[Any, Any]:
+    array = np.asarray(given)
+    if value.dtype is not None and value.dtype.name != "string" and str(array.dtype) != value.dtype.name:
+        raise InputError(f"input {value.name!r} is {value.dtype}, {array.dtype} was given")
+    return array

@@ -1,0 +1,204 @@
+"""Types, shapes and contents of every value, in order of execution.
+
+An operator's own shape function comes first, then onnx's inference of one node. Sizes that nobody knows become
+variables `VALUE.AXIS`, which the executor binds when a host step has made the value.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection
+from typing import Any
+
+import numpy as np
+import onnx
+import onnx.shape_inference
+
+import webrt.ops  # noqa: F401  (registers the operators)
+from webrt import dims as D
+from webrt import dtypes as T
+from webrt import lowering
+from webrt.compiler import contents
+from webrt.compiler.frontend import shape_of
+from webrt.dims import Dim
+from webrt.dtypes import DType
+from webrt.errors import InvalidModel, NotConstant, ShapeError, UnsupportedOp, UnsupportedType, WebrtError
+from webrt.ir import Graph, Node, Value
+
+MAX_CONTENTS = 1024
+MAX_ELEMENTS = 16
+COMPUTED = ""
+"""Stands in `roots` for tensors whose elements no caller can give beforehand."""
+
+
+def infer(graph: Graph, structural: Collection[str] = ()) -> set[str]:
+    """Fills in types, shapes, contents and roots. `structural` names values whose integers are variables `in:NAME[i]`.
+
+    Returns the names of further values whose elements a shape function asked for in vain.
+    Raises ShapeError or InvalidModel where the model contradicts itself.
+    """
+    wanted: set[str] = set()
+    for value in graph.inputs:
+        if value.const is None:
+            value.roots = frozenset({value.name}) if _small(value, 64) else frozenset({COMPUTED})
+        _mark(value, structural)
+    for node in graph.nodes:
+        _node(node, graph, wanted)
+        for value in node.outputs:
+            if value is not None:
+                _mark(value, structural)
+    return wanted
+
+
+def describe_inputs(node: Node) -> str:
+    """For errors: the types and shapes of a node's inputs."""
+    return ", ".join(
+        "-" if v is None else f"{v.dtype}[{'?' if v.shape is None else ','.join(map(str, v.shape))}]"
+        for v in node.inputs
+    )
+
+
+def located(error: WebrtError, node: Node) -> WebrtError:
+    """The error with the node that it is about."""
+    return error.at(node=node.name, op=node.op, opset=node.opset, inputs=describe_inputs(node))
+
+
+def _node(node: Node, graph: Graph, wanted: set[str]) -> None:
+    try:
+        infos = _own_shapes(node, wanted)
+        if infos is None:
+            infos = _onnx_shapes(node, graph)
+    except (ShapeError, InvalidModel) as e:
+        raise located(e, node) from None
+    roots = _roots(node)
+    for value, (dtype, shape) in zip(node.outputs, infos, strict=False):
+        if value is None:
+            continue
+        value.dtype, value.shape, value.roots = dtype, shape, roots
+        value.contents = None
+    _set_contents(node)
+
+
+def _own_shapes(node: Node, wanted: set[str]) -> list[lowering.Info] | None:
+    op = lowering.find(node.domain, node.op_type, node.opset)
+    if op is None:
+        return None
+    try:
+        infos = list(op.shape(node))
+    except NotConstant as e:
+        wanted |= e.wanted
+        return None
+    except (UnsupportedOp, UnsupportedType):
+        return None
+    return infos + [(None, None)] * (len(node.outputs) - len(infos))
+
+
+def _onnx_shapes(node: Node, graph: Graph) -> list[lowering.Info]:
+    names: dict[str, Dim] = {}
+    types = {
+        v.name: _type_proto(v, names)
+        for v in [*node.given(), *node.outer]
+        if v.dtype is not None or v.type_proto is not None
+    }
+    data = {v.name: _tensor(v) for v in node.given() if _is_known_int(v)}
+    opsets = [onnx.helper.make_opsetid(d, v) for d, v in graph.opsets.items()]
+    try:
+        found = onnx.shape_inference.infer_node_outputs(
+            node.schema, node.to_proto(), types, data, opset_imports=opsets, ir_version=graph.ir_version
+        )
+    except KeyError:
+        found = {}
+    except onnx.shape_inference.InferenceError as e:
+        raise ShapeError(f"onnx's shape inference: {str(e).strip().splitlines()[0]}") from e
+    infos: list[lowering.Info] = []
+    for value in node.outputs:
+        proto = found.get(value.name) if value is not None else None
+        if proto is None or value is None:
+            infos.append((None, None))
+            continue
+        dtype, shape = shape_of(value.name, proto)
+        value.type_proto = proto
+        infos.append((dtype, None if shape is None else tuple(_rename(d, names) for d in shape)))
+    return infos
+
+
+def _set_contents(node: Node) -> None:
+    if not any(v is not None and v.dtype in (T.I64, T.I32, T.BOOL) and _small(v, MAX_CONTENTS) for v in node.outputs):
+        return
+    try:
+        results = contents.propagate(node)
+    except (ShapeError, InvalidModel) as e:
+        raise located(e, node) from None
+    if results is None:
+        return
+    for value, array in zip(node.outputs, results, strict=False):
+        if value is not None and array is not None and value.static_shape == tuple(array.shape):
+            value.contents = array
+
+
+def _mark(value: Value, structural: Collection[str]) -> None:
+    if value.name in structural and value.const is None and value.contents is None and may_be_structural(value):
+        shape = value.static_shape or ()
+        flat = np.empty(int(np.prod(shape, dtype=np.int64)), dtype=object)
+        flat[:] = [D.element(value.name, i) for i in range(flat.size)]
+        value.contents = flat.reshape(shape)
+
+
+def may_be_structural(value: Value) -> bool:
+    """Whether a value's elements can be variables of the plan."""
+    return (
+        value.dtype in (T.I64, T.I32)
+        and value.shape is not None
+        and len(value.shape) <= 1
+        and _small(value, MAX_ELEMENTS)
+    )
+
+
+def _small(value: Value, limit: int) -> bool:
+    shape = value.static_shape
+    return shape is not None and int(np.prod(shape, dtype=np.int64)) <= limit
+
+
+def _roots(node: Node) -> frozenset[str]:
+    out: frozenset[str] = frozenset()
+    for v in [*node.given(), *node.outer]:
+        if v.const is None:
+            out |= v.roots
+    return out
+
+
+def _type_proto(value: Value, names: dict[str, Dim]) -> onnx.TypeProto:
+    if value.dtype is None:
+        return value.type_proto if value.type_proto is not None else onnx.TypeProto()
+    if value.shape is None:
+        proto = onnx.TypeProto()
+        proto.tensor_type.elem_type = value.dtype.code
+        return proto
+    sizes: list[int | str] = []
+    for d in value.shape:
+        if isinstance(d, int):
+            sizes.append(d)
+        else:
+            names[D.text(d)] = d
+            sizes.append(D.text(d))
+    return onnx.helper.make_tensor_type_proto(value.dtype.code, sizes)
+
+
+def _rename(d: Dim, names: dict[str, Dim]) -> Dim:
+    return d if isinstance(d, int) else D.substitute(d, names)
+
+
+def _is_known_int(value: Value) -> bool:
+    if value.const is not None:
+        return value.const.size <= MAX_CONTENTS and value.const.dtype.kind in "iufb"
+    return value.contents is not None and all(isinstance(d, int) for d in value.contents.flat)
+
+
+def _tensor(value: Value) -> onnx.TensorProto:
+    array: np.ndarray[Any, Any] | None = value.const
+    if array is None and value.contents is not None:
+        array = value.contents.astype(_numpy(value.dtype))
+    return onnx.numpy_helper.from_array(np.asarray(array), value.name)
+
+
+def _numpy(dtype: DType | None) -> str:
+    return dtype.name if dtype is not None else "int64"

@@ -1,0 +1,111 @@
+"""From placed nodes to one list of steps over values, with sizes turned into tensors where a kernel reads them."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import numpy as np
+
+from webrt import dims as D
+from webrt import dtypes as T
+from webrt.compiler.partition import Placed
+from webrt.dims import Dim
+from webrt.errors import UnsupportedType
+from webrt.ir import Node, Value
+from webrt.lowering import Builder, CopyBytes, Launch, Lowered
+
+CHUNK = 64
+
+
+@dataclass(frozen=True)
+class HostNode:
+    """A node that the host provider runs."""
+
+    node: Node
+
+
+@dataclass(frozen=True)
+class Item:
+    """A step with the index of the node (of the placement report) that it belongs to."""
+
+    step: Lowered | HostNode
+    node: int
+
+
+def lower(placed: Sequence[Placed]) -> list[Item]:
+    """The steps of all nodes, in order. A tensor of sizes that a device step reads is written just before its first use."""
+    items: list[Item] = []
+    written: set[Value] = set()
+    for index, p in enumerate(placed):
+        if p.how == "host":
+            items.append(Item(HostNode(p.node), index))
+            continue
+        for step in p.steps:
+            for value in reads(step):
+                if is_sizes(value) and value not in written:
+                    written.add(value)
+                    items += [Item(s, index) for s in write_sizes(value)]
+            items.append(Item(step, index))
+    return items
+
+
+def reads(step: Lowered | HostNode) -> list[Value]:
+    """The values that a step reads."""
+    if isinstance(step, Launch):
+        return [v for v, access in step.bindings if access == "r"]
+    if isinstance(step, HostNode):
+        return [*step.node.given(), *step.node.outer]
+    return [step.source]
+
+
+def writes(step: Lowered | HostNode) -> list[Value]:
+    """The values that a step writes."""
+    if isinstance(step, Launch):
+        return [v for v, access in step.bindings if access == "w"]
+    if isinstance(step, HostNode):
+        return [v for v in step.node.outputs if v is not None]
+    return [step.target if isinstance(step, CopyBytes) else step.out]
+
+
+def is_sizes(value: Value) -> bool:
+    """Whether nothing computes the value: its elements are Dims (constants are not counted)."""
+    return value.contents is not None and value.const is None
+
+
+def write_sizes(value: Value) -> list[Lowered]:
+    """Launches that write the Dims of `value.contents` into its tensor, CHUNK elements each."""
+    if value.contents is None or value.dtype not in (T.I64, T.I32, T.BOOL):
+        raise UnsupportedType(f"{value.name!r} cannot be written from sizes")
+    flat: list[Dim] = list(value.contents.flat)
+    wide = value.dtype == T.I64
+    builder = Builder(prefix=value.name)
+    if all(isinstance(d, int) for d in flat):
+        numpy_type = {T.I64: np.int64, T.I32: np.int32, T.BOOL: np.bool_}[value.dtype]
+        value.const = value.contents.astype(numpy_type)
+        return []
+    if value.dtype == T.BOOL and len(flat) > CHUNK:
+        raise UnsupportedType(f"{value.name!r} holds more than {CHUNK} truth values that depend on sizes")
+    if len(flat) <= CHUNK:
+        _write_chunk(builder, value, flat, wide)
+        return builder.steps
+    for start in range(0, len(flat), CHUNK):
+        part = builder.temp(value.dtype, (min(CHUNK, len(flat) - start),))
+        _write_chunk(builder, part, flat[start : start + CHUNK], wide)
+        builder.copy(part, 0, value, start, min(CHUNK, len(flat) - start))
+    return builder.steps
+
+
+def _write_chunk(builder: Builder, out: Value, flat: Sequence[Dim], wide: bool) -> None:
+    count = 1 << (len(flat) - 1).bit_length()
+    padded = [*flat, *[0] * (count - len(flat))]
+    names = [f"v{i}" for i in range(count)]
+    params: dict[str, Dim | float] = {n: D.mod(d, 1 << 32) if wide else d for n, d in zip(names, padded, strict=True)}
+    values = f"array<u32, {count}>({', '.join(f'p.{n}' for n in names)})"
+    if not wide:
+        text = f"var low = {values};\nreturn " + ("low[i] != 0u;" if out.dtype == T.BOOL else "bitcast<i32>(low[i]);")
+    else:
+        params.update({f"h{i}": D.floordiv(d, 1 << 32) for i, d in enumerate(padded)})
+        high = f"array<u32, {count}>({', '.join(f'p.h{i}' for i in range(count))})"
+        text = f"var low = {values};\nvar high = {high};\nreturn vec2<u32>(low[i], high[i]);"
+    builder.map(out, text, params=params, name="sizes")

@@ -1,0 +1,235 @@
+"""The basic passes: they keep a model's meaning exactly and know no provider."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+import onnx
+
+from webrt import dtypes as T
+from webrt import host, lowering
+from webrt.compiler.infer import infer
+from webrt.errors import InvalidModel, WebrtError
+from webrt.ir import Graph, Node, Value, dtype_of, unique_names
+
+FOLD_LIMIT = 256 << 20
+"""Bytes by which folding may make the model larger in all."""
+
+RANDOM = frozenset(
+    {"RandomNormal", "RandomNormalLike", "RandomUniform", "RandomUniformLike", "Bernoulli", "Multinomial", "Dropout"}
+)
+
+Pass = Callable[[Graph], bool]
+
+
+def inline_functions(graph: Graph) -> bool:
+    """Operators without a kernel whose schema has a function body → the nodes of that body."""
+    out: list[Node] = []
+    names = unique_names(v.name for v in graph.values())
+    for node in graph.nodes:
+        body = None if lowering.find(node.domain, node.op_type, node.opset) else _function_body(node)
+        out += [node] if body is None else _expand(node, body, names)
+    changed = len(out) != len(graph.nodes)
+    graph.nodes[:] = out
+    return changed
+
+
+def fold_constants(graph: Graph) -> bool:
+    """Nodes whose inputs are all constants → constants, while the model grows by no more than FOLD_LIMIT bytes."""
+    kept: list[Node] = []
+    room = FOLD_LIMIT - graph.meta.get("folded_bytes", 0)
+    for node in graph.nodes:
+        arrays = _evaluate(node, graph, room) if _is_foldable(node) else None
+        if arrays is None:
+            kept.append(node)
+            continue
+        for value, array in zip(node.outputs, arrays, strict=False):
+            if value is not None:
+                value.const, value.shape, value.producer = array, tuple(array.shape), None
+                value.contents = None
+                room -= array.nbytes
+    changed = len(kept) != len(graph.nodes)
+    graph.nodes[:] = kept
+    graph.meta["folded_bytes"] = FOLD_LIMIT - room
+    return changed
+
+
+def merge_equal(graph: Graph) -> bool:
+    """Nodes of the same operator, attributes and inputs → one node. Random operators are left alone."""
+    seen: dict[tuple[Any, ...], Node] = {}
+    replaced: dict[Value, Value] = {}
+    kept: list[Node] = []
+    outputs = set(graph.outputs)
+    for node in graph.nodes:
+        node.inputs = [replaced.get(v, v) if v is not None else None for v in node.inputs]
+        key = _key(node)
+        twin = seen.get(key) if key is not None and not outputs & {v for v in node.outputs if v} else None
+        if twin is not None and all(
+            b is not None or a is None for a, b in zip(node.outputs, twin.outputs, strict=False)
+        ):
+            replaced.update((a, b) for a, b in zip(node.outputs, twin.outputs, strict=False) if a and b)
+            continue
+        if key is not None:
+            seen.setdefault(key, node)
+        kept.append(node)
+    changed = len(kept) != len(graph.nodes)
+    graph.nodes[:] = kept
+    return changed
+
+
+def remove_dead(graph: Graph) -> bool:
+    """Nodes none of whose outputs anybody reads → nothing."""
+    needed = set(graph.outputs)
+    kept: list[Node] = []
+    for node in reversed(graph.nodes):
+        if any(v in needed for v in node.outputs if v is not None):
+            needed.update(node.given(), node.outer)
+            kept.append(node)
+    changed = len(kept) != len(graph.nodes)
+    graph.nodes[:] = kept[::-1]
+    return changed
+
+
+PASSES: tuple[tuple[str, Pass], ...] = (
+    ("inline_functions", inline_functions),
+    ("fold_constants", fold_constants),
+    ("merge_equal", merge_equal),
+    ("remove_dead", remove_dead),
+)
+"""The basic passes, in order."""
+
+REQUIRED = frozenset({"inline_functions", "remove_dead"})
+"""Passes that run at every level: without them fewer nodes have a kernel."""
+
+
+def _is_foldable(node: Node) -> bool:
+    if node.op_type in RANDOM or node.outer or any(a.type in (a.GRAPH, a.GRAPHS) for a in node.attrs.values()):
+        return False
+    if any(v is not None and (v.dtype is None or v.dtype == T.STRING) for v in node.outputs):
+        return False
+    return all(v.const is not None for v in node.given()) and _size_bounded(node)
+
+
+def _size_bounded(node: Node) -> bool:
+    """Whether every output's size is known beforehand and in bounds, so that a fold cannot run out of memory."""
+    for value in node.outputs:
+        if value is not None:
+            shape = value.static_shape
+            if shape is None or value.dtype is None:
+                return False
+            if value.dtype.nbytes(int(np.prod(shape, dtype=np.float64))) > FOLD_LIMIT:
+                return False
+    return True
+
+
+def _evaluate(node: Node, graph: Graph, room: int) -> list[np.ndarray[Any, Any]] | None:
+    grows = sum(
+        v.dtype.nbytes(int(v.elements))
+        for v in node.outputs
+        if v is not None and v.dtype and isinstance(v.elements, int)
+    )
+    if grows > max(room, 1024):
+        return None
+    try:
+        results = host.evaluate(
+            node.to_proto(), opsets_of(node, graph), [None if v is None else v.const for v in node.inputs]
+        )
+    except WebrtError:
+        return None  # left in place: the run reports it, if it is ever reached
+    arrays = [np.asarray(r) for r in results]
+    fits = all(
+        v is None or (v.dtype is not None and _same_type(a, v)) for v, a in zip(node.outputs, arrays, strict=False)
+    )
+    return arrays if fits else None
+
+
+def opsets_of(node: Node, graph: Graph) -> dict[str, int]:
+    """The opset versions under which a node runs: its own, and the model's for its subgraphs."""
+    return {**graph.opsets, node.domain: node.opset}
+
+
+def _same_type(array: np.ndarray[Any, Any], value: Value) -> bool:
+    return value.dtype is not None and dtype_of(onnx.helper.np_dtype_to_tensor_dtype(array.dtype)) == value.dtype
+
+
+def _key(node: Node) -> tuple[Any, ...] | None:
+    if node.op_type in RANDOM or node.outer:
+        return None
+    attributes = tuple(sorted((k, a.SerializeToString(deterministic=True)) for k, a in node.attrs.items()))
+    return node.op_type, node.domain, node.opset, tuple(id(v) for v in node.inputs), attributes
+
+
+def _function_body(node: Node) -> onnx.FunctionProto | None:
+    try:
+        schema = node.schema
+    except InvalidModel:
+        return None
+    if schema.has_function:
+        return schema.function_body  # type: ignore[no-any-return]
+    if schema.has_context_dependent_function and all(v.dtype is not None for v in node.given()):
+        types = [onnx.TypeProto() if v is None else _type(v) for v in node.inputs]
+        text = schema.get_context_dependent_function(
+            node.to_proto().SerializeToString(), [t.SerializeToString() for t in types]
+        )
+        return onnx.FunctionProto.FromString(text) if text else None
+    return None
+
+
+def _type(value: Value) -> onnx.TypeProto:
+    shape = None if value.shape is None else [d if isinstance(d, int) else str(d) for d in value.shape]
+    return onnx.helper.make_tensor_type_proto(value.dtype.code if value.dtype else 0, shape)
+
+
+def _expand(node: Node, body: onnx.FunctionProto, names: Any) -> list[Node]:
+    opsets = {"" if o.domain == "ai.onnx" else o.domain: o.version for o in body.opset_import}
+    known: dict[str, Value | None] = dict(zip(body.input, [*node.inputs, *[None] * len(body.input)], strict=False))
+    given = dict(zip(body.output, node.outputs, strict=False))
+    out: list[Node] = []
+    for proto in body.node:
+        attributes = _attributes(proto, node)
+        domain = "" if proto.domain == "ai.onnx" else proto.domain
+        new = Node(proto.op_type, domain, f"{node.name}/{proto.name or proto.op_type}", [known.get(x) if x else None for x in proto.input],
+                   [], opsets.get(domain, node.opset), attributes, sources=node.sources)  # fmt: skip
+        for name in proto.output:
+            value = (given.get(name) or Value(next(names))) if name else None
+            if value is not None:
+                value.producer = new
+            known[name] = value
+            new.outputs.append(value)
+        out.append(new)
+    return out
+
+
+def _attributes(proto: onnx.NodeProto, caller: Node) -> dict[str, onnx.AttributeProto]:
+    """A body node's attributes with references to the caller's attributes resolved."""
+    found: dict[str, onnx.AttributeProto] = {}
+    for a in proto.attribute:
+        if not a.ref_attr_name:
+            found[a.name] = a
+            continue
+        source = caller.attrs.get(a.ref_attr_name)
+        declared = caller.schema.attributes.get(a.ref_attr_name)
+        if source is None and declared is not None and declared.default_value.type:
+            source = declared.default_value
+        if source is not None:
+            copy = onnx.AttributeProto()
+            copy.CopyFrom(source)
+            copy.name = a.name
+            found[a.name] = copy
+    return found
+
+
+def normalize(graph: Graph, structural: set[str], enabled: Callable[[str], bool]) -> set[str]:
+    """Runs the enabled PASSES until nothing changes, with inference in between; returns what inference asked for in vain."""
+    wanted = infer(graph, structural)
+    for _ in range(32):
+        changed = False
+        for name, run in PASSES:
+            if enabled(name) and run(graph):
+                changed = True
+        if not changed:
+            return wanted
+        wanted = infer(graph, structural)
+    return wanted

@@ -1,0 +1,100 @@
+"""Who runs what: each node goes to the first provider of the list that takes it, with a reason where it is not the first."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+
+from webrt import lowering
+from webrt.compiler.infer import located, may_be_structural
+from webrt.dims import Dim
+from webrt.errors import (
+    InvalidModel,
+    NotConstant,
+    PlacementError,
+    ShapeError,
+    UnsupportedOp,
+    UnsupportedType,
+)
+from webrt.ir import Graph, Node, Value
+from webrt.lowering import Builder, Lowered
+from webrt.target import Target
+
+
+@dataclass
+class Placed:
+    """A node with its place. `how`: "kernel", "copy", "alias", "folded" (its outputs are sizes) or "host"."""
+
+    node: Node
+    how: str
+    reason: str = ""
+    steps: list[Lowered] = field(default_factory=list)
+    checks: list[tuple[Dim, str]] = field(default_factory=list)
+
+
+@dataclass
+class Demands:
+    """Values whose elements lowerings asked for in vain: `structural` can become variables of the plan, `roots` are graph
+    inputs that the caller would have to give."""
+
+    structural: set[str] = field(default_factory=set)
+    roots: set[str] = field(default_factory=set)
+
+
+def partition(
+    graph: Graph, providers: Sequence[str], target: Target, structural: set[str]
+) -> tuple[list[Placed], Demands]:
+    """Places every node. Raises PlacementError when no provider of the list takes one."""
+    demands = Demands()
+    by_name = {v.name: v for v in graph.values()}
+    placed = [_place(i, n, providers, target, structural, by_name, demands) for i, n in enumerate(graph.nodes)]
+    return placed, demands
+
+
+def _place(
+    index: int, node: Node, providers: Sequence[str], target: Target, structural: set[str],
+    by_name: dict[str, Value], demands: Demands,
+) -> Placed:  # fmt: skip
+    if "webgpu" in providers:
+        outputs = [v for v in node.outputs if v is not None]
+        if any(v.name in structural for v in outputs):
+            reason = "its integers decide sizes"
+        elif outputs and all(v.contents is not None for v in outputs):
+            return Placed(node, "folded", "shape arithmetic")
+        else:
+            try:
+                return _on_device(index, node, target)
+            except NotConstant as e:
+                _demand(e, by_name, demands)
+                reason = e.what
+            except (UnsupportedOp, UnsupportedType) as e:
+                reason = e.what
+            except (ShapeError, InvalidModel) as e:
+                raise located(e, node) from None
+    else:
+        reason = "the WebGPU provider is not in the list"
+    if "cpu" not in providers:
+        raise located(PlacementError(f"no provider of the session runs it: {reason}; add CPUExecutionProvider"), node)
+    return Placed(node, "host", reason)
+
+
+def _on_device(index: int, node: Node, target: Target) -> Placed:
+    op = lowering.find(node.domain, node.op_type, node.opset)
+    if op is None:
+        raise UnsupportedOp(f"no WebGPU kernel for {node.op} at opset {node.opset}")
+    for v in [*node.given(), *node.outputs]:
+        if v is not None and (v.dtype is None or not v.dtype.on_device):
+            raise UnsupportedType(f"{v.name!r} is {v.dtype or 'no tensor'}, which devices do not hold")
+    builder = Builder(target, f"{index}.{node.op_type}")
+    op.lower(node, builder)
+    kinds = {type(s).__name__ for s in builder.steps}
+    how = "kernel" if "Launch" in kinds else "copy" if "CopyBytes" in kinds else "alias"
+    return Placed(node, how, "", builder.steps, builder.checks)
+
+
+def _demand(error: NotConstant, by_name: dict[str, Value], demands: Demands) -> None:
+    values = [by_name[w] for w in error.wanted if w in by_name]
+    if values and all(may_be_structural(v) and v.contents is None for v in values):
+        demands.structural |= {v.name for v in values}
+    elif error.roots and "" not in error.roots:
+        demands.roots |= error.roots
