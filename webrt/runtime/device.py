@@ -1,0 +1,129 @@
+"""What a session needs of a device and of a host provider: protocols over untyped buffers, and commands."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any, NamedTuple, Protocol, TypeAlias
+
+from webrt.plan import Bytes, Kernel
+from webrt.target import Target
+
+Pipeline: TypeAlias = Any
+BindGroup: TypeAlias = Any
+
+
+class Buffer(Protocol):
+    """Device memory; hashable by identity. `nbytes` is a multiple of 16."""
+
+    @property
+    def nbytes(self) -> int: ...
+
+    @property
+    def label(self) -> str: ...
+
+
+class Range(NamedTuple):
+    """`nbytes` bytes of a buffer from `offset` on (a multiple of 4)."""
+
+    buffer: Buffer
+    offset: int
+    nbytes: int
+
+
+class Launch(NamedTuple):
+    """A dispatch of x·y·z workgroups."""
+
+    pipeline: Pipeline
+    bindings: BindGroup
+    x: int
+    y: int
+    z: int
+
+
+class Transfer(NamedTuple):
+    """A copy between two buffers; offsets and size are multiples of 4."""
+
+    source: Buffer
+    source_offset: int
+    target: Buffer
+    target_offset: int
+    nbytes: int
+
+
+Command: TypeAlias = Launch | Transfer
+
+
+class Layout(NamedTuple):
+    """What a kernel's bind group holds: a uniform block at binding 0 if `params`, then storage buffers, "r" or "w"."""
+
+    params: bool
+    access: tuple[str, ...]
+
+
+@dataclass
+class Counters:
+    """`buffers` and `bytes` are alive now; the others only grow."""
+
+    buffers: int = 0
+    bytes: int = 0
+    created: int = 0
+    pipelines: int = 0
+    submits: int = 0
+    dispatches: int = 0
+    copies: int = 0
+    written: int = 0
+    read: int = 0
+
+
+class Device(Protocol):
+    """A device. All methods may be called from any thread.
+
+    Everything may raise DeviceLost; `alloc` OutOfMemory and TargetError; `pipelines` KernelError.
+    """
+
+    target: Target
+    counters: Counters
+
+    def alloc(self, nbytes: int, label: str, *, uniform: bool = False) -> Buffer:
+        """A buffer of zeros; `nbytes` is rounded up to a multiple of 16, at least 16."""
+
+    def free(self, buffer: Buffer) -> None:
+        """Gives the memory back; work that was submitted before still ends well."""
+
+    def write(self, buffer: Buffer, offset: int, data: Bytes) -> None:
+        """Puts bytes at `offset` (a multiple of 4) before the next submit; zeros fill a last word that is not full."""
+
+    def read(self, ranges: Sequence[Range]) -> list[memoryview]:
+        """The bytes of each range, after all that was submitted, in one round trip. The views are writable copies."""
+
+    def pipelines(self, wanted: Sequence[tuple[Kernel, Layout]]) -> list[Pipeline]:
+        """One pipeline for each kernel; those that exist are taken, the others made in parallel."""
+
+    def bind(self, pipeline: Pipeline, ranges: Sequence[Range]) -> BindGroup:
+        """A bind group: ranges in the order of the pipeline's layout, offsets multiples of 256."""
+
+    def submit(self, commands: Sequence[Command], reads: Sequence[Range] = ()) -> list[memoryview]:
+        """Runs the commands in order in one submit; waits for them only where `reads` are asked for."""
+
+    def close(self) -> None:
+        """Gives everything back; every later call raises DeviceLost."""
+
+
+class HostNode(Protocol):
+    """A prepared node of the host provider."""
+
+    def run(self, inputs: Sequence[Any], outer: Mapping[str, Any] | None = None) -> Sequence[Any]:
+        """One value per output: arrays, lists, dicts, or None for an absent one."""
+
+
+class HostProvider(Protocol):
+    """Runs nodes on the host; given to a session by `inference.py`."""
+
+    def prepare(self, node_bytes: bytes, opsets: Mapping[str, int]) -> HostNode:
+        """A handle for a serialized NodeProto."""
+
+
+def padded(nbytes: int) -> int:
+    """The size of a buffer for so many bytes: a multiple of 16, at least 16."""
+    return max(16, -(-nbytes // 16) * 16)

@@ -1,0 +1,313 @@
+"""The native device: wgpu-py over Vulkan, Metal or Direct3D 12."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import re
+import threading
+from collections.abc import Iterator, Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass
+from typing import Any
+
+from webrt import wgsl
+from webrt.errors import DeviceError, DeviceLost, KernelError, NoAdapter, OutOfMemory, TargetError
+from webrt.plan import Bytes, Kernel
+from webrt.runtime import adapter as adapters
+from webrt.runtime.device import BindGroup, Buffer, Command, Counters, Launch, Layout, Pipeline, Range, padded
+
+FLUSH_BYTES = 64 << 20
+"""wgpu keeps a copy of every write until the next submit; so many bytes at most are held."""
+
+
+@dataclass(eq=False, slots=True)
+class NativeBuffer:
+    """A wgpu buffer; `handle` is None once freed."""
+
+    handle: Any
+    nbytes: int
+    label: str
+
+
+@dataclass(frozen=True, eq=False, slots=True)
+class NativePipeline:
+    """A compute pipeline, the layout of its bind group, and the group's first binding."""
+
+    handle: Any
+    group: Any
+    first: int
+
+
+class NativeDevice:
+    """A wgpu device with all the limits of its adapter.
+
+    `adapter` (or the variable WEBRT_ADAPTER) is a part of the adapter's name; `limits` lowers what the Target says, for
+    tests of small devices. Raises NoAdapter with what to install.
+    """
+
+    def __init__(
+        self,
+        power_preference: str = "high-performance",
+        adapter: str | None = None,
+        force_fallback: bool = False,
+        limits: Mapping[str, int] | None = None,
+    ) -> None:
+        try:
+            import wgpu
+        except (ImportError, OSError) as e:
+            raise adapters.no_wgpu() from e
+        self._wgpu = wgpu
+        name = os.environ.get("WEBRT_ADAPTER", "") if adapter is None else adapter
+        chosen = adapters.choose(wgpu.gpu, power_preference, name, force_fallback)
+        features = [f for f in adapters.FEATURES if f in chosen.features]
+        try:
+            self._device = chosen.request_device_sync(required_features=features, required_limits={})
+        except (RuntimeError, wgpu.GPUError) as e:
+            raise NoAdapter(f"the adapter {chosen.info['device']!r} gives no device ({e}); update its driver") from e
+        self.target = adapters.describe(chosen.info, self._device.limits, features).with_limits(**(limits or {}))
+        self.counters = Counters()
+        self.lost = False
+        self._lock = threading.RLock()
+        self._pipeline_lock = threading.Lock()
+        self._pipelines: dict[tuple[str, Layout], NativePipeline] = {}
+        self._staging: list[NativeBuffer] = []
+        self._staging_count = 0
+        self._unsubmitted = 0
+
+    def alloc(self, nbytes: int, label: str, *, uniform: bool = False) -> NativeBuffer:
+        usage = self._wgpu.BufferUsage
+        kind = usage.UNIFORM if uniform else usage.STORAGE | usage.COPY_SRC
+        return self._alloc(padded(nbytes), label, kind | usage.COPY_DST)
+
+    def free(self, buffer: Buffer) -> None:
+        with self._lock:
+            if not isinstance(buffer, NativeBuffer) or buffer.handle is None:
+                return
+            handle, buffer.handle = buffer.handle, None
+            self.counters.buffers -= 1
+            self.counters.bytes -= buffer.nbytes
+            if not self.lost:
+                handle.destroy()
+            if self.counters.buffers == self._staging_count == len(self._staging):
+                self._drop_staging()
+
+    def write(self, buffer: Buffer, offset: int, data: Bytes) -> None:
+        view = memoryview(data).cast("B")
+        whole = len(view) & ~3
+        with self._errors(f"a write to {buffer.label}"):
+            queue, handle = self._device.queue, _handle(buffer)
+            if whole:
+                queue.write_buffer(handle, offset, view[:whole])
+            if whole < len(view):
+                queue.write_buffer(handle, offset + whole, bytes(view[whole:]).ljust(4, b"\0"))
+            self._count_written(len(view))
+
+    def read(self, ranges: Sequence[Range]) -> list[memoryview]:
+        return self.submit((), ranges)
+
+    def pipelines(self, wanted: Sequence[tuple[Kernel, Layout]]) -> list[Pipeline]:
+        keys = [(wgsl.dialect(k, tint=False), layout) for k, layout in wanted]
+        with self._pipeline_lock:
+            missing = {key: k for key, (k, _) in zip(keys, wanted) if key not in self._pipelines}
+            if missing:
+                with self._errors("pipelines"):
+                    groups = {layout: self._group_layout(layout) for layout in {layout for _, layout in missing}}
+                with ThreadPoolExecutor(min(len(missing), os.cpu_count() or 1)) as pool:
+                    jobs = [(k, text, groups[layout], layout) for (text, layout), k in missing.items()]
+                    made = list(pool.map(lambda job: self._make_pipeline(*job), jobs))
+                self._pipelines.update(zip(missing, made))
+                self.counters.pipelines += len(made)
+            return [self._pipelines[key] for key in keys]
+
+    def bind(self, pipeline: Pipeline, ranges: Sequence[Range]) -> BindGroup:
+        entries = [
+            {"binding": i, "resource": {"buffer": _handle(r.buffer), "offset": r.offset, "size": r.nbytes}}
+            for i, r in enumerate(ranges, pipeline.first)
+        ]
+        with self._errors("a bind group"):
+            return self._device.create_bind_group(layout=pipeline.group, entries=entries)
+
+    def submit(self, commands: Sequence[Command], reads: Sequence[Range] = ()) -> list[memoryview]:
+        total = sum(_place(r) for r in reads)
+        if not commands and not total:
+            return [memoryview(bytearray()) for _ in reads]
+        staging = self._take_staging(total) if total else None
+        try:
+            with self._errors("a submit"):
+                encoder = self._device.create_command_encoder()
+                _encode(encoder, commands)
+                offset = 0
+                for r in reads if staging else ():
+                    if r.nbytes:
+                        size = -(-r.nbytes // 4) * 4
+                        encoder.copy_buffer_to_buffer(_handle(r.buffer), r.offset, _handle(staging), offset, size)
+                    offset += _place(r)
+                self._device.queue.submit([encoder.finish()])
+                self._count_submit(commands)
+                return self._map(staging, total, reads) if staging else [memoryview(bytearray()) for _ in reads]
+        finally:
+            if staging:
+                self._give_staging(staging)
+
+    def close(self) -> None:
+        with self._lock:
+            if not self.lost:
+                self._drop_staging()
+                self.lost = True
+                self._pipelines.clear()
+                self._device.destroy()
+
+    def _alloc(self, nbytes: int, label: str, usage: int) -> NativeBuffer:
+        limit = self.target.limit("maxBufferSize")
+        if nbytes > limit:
+            raise TargetError(
+                f"{label} needs a buffer of {nbytes} bytes; the device {self.target.name!r} has maxBufferSize {limit}"
+            )
+        with self._errors(f"{label}, {nbytes} bytes"):
+            handle = self._device.create_buffer(label=label, size=nbytes, usage=usage)
+        with self._lock:
+            self.counters.buffers += 1
+            self.counters.created += 1
+            self.counters.bytes += nbytes
+        return NativeBuffer(handle, nbytes, label)
+
+    def _group_layout(self, layout: Layout) -> Any:
+        kinds = ["uniform"] if layout.params else []
+        kinds += ["read-only-storage" if a == "r" else "storage" for a in layout.access]
+        first = 0 if layout.params else 1
+        visibility = self._wgpu.ShaderStage.COMPUTE
+        entries = [{"binding": i, "visibility": visibility, "buffer": {"type": k}} for i, k in enumerate(kinds, first)]
+        return self._device.create_bind_group_layout(entries=entries)
+
+    def _make_pipeline(self, kernel: Kernel, text: str, group: Any, layout: Layout) -> NativePipeline:
+        try:
+            with self._errors(f"the kernel {kernel.name!r}"):
+                module = self._device.create_shader_module(label=kernel.name, code=text)
+                whole = self._device.create_pipeline_layout(bind_group_layouts=[group])
+                handle = self._device.create_compute_pipeline(
+                    label=kernel.name, layout=whole, compute={"module": module, "entry_point": "main"}
+                )
+        except (DeviceLost, OutOfMemory):
+            raise
+        except DeviceError as e:
+            raise _kernel_error(kernel, text, str(e.__cause__ or e)) from e
+        return NativePipeline(handle, group, 0 if layout.params else 1)
+
+    def _take_staging(self, nbytes: int) -> NativeBuffer:
+        """A free read-back buffer; one that is too small is replaced by one half as large again as needed."""
+        with self._lock:
+            fitting = [b for b in self._staging if b.nbytes >= nbytes]
+            if fitting:
+                found = min(fitting, key=lambda b: b.nbytes)
+                self._staging.remove(found)
+                return found
+            small = self._staging.pop() if self._staging else None
+            self._staging_count -= small is not None
+        if small is not None:
+            self.free(small)
+        usage = self._wgpu.BufferUsage
+        size = min(max(4096, nbytes + nbytes // 2), self.target.limit("maxBufferSize"))
+        made = self._alloc(max(padded(nbytes), size // 16 * 16), "read-back", usage.MAP_READ | usage.COPY_DST)
+        with self._lock:
+            self._staging_count += 1
+        return made
+
+    def _give_staging(self, staging: NativeBuffer) -> None:
+        with self._lock:
+            self._staging.append(staging)
+            if self.counters.buffers == self._staging_count == len(self._staging):
+                self._drop_staging()
+
+    def _drop_staging(self) -> None:
+        buffers, self._staging = self._staging, []
+        self._staging_count -= len(buffers)
+        for b in buffers:
+            self.free(b)
+
+    def _map(self, staging: NativeBuffer, total: int, reads: Sequence[Range]) -> list[memoryview]:
+        # READ_NOSYNC, as wgpu's own read_buffer does it: a plain READ would submit once more.
+        handle = _handle(staging)
+        handle.map_async("READ_NOSYNC", 0, total).sync_wait()
+        try:
+            out, offset = [], 0
+            for r in reads:
+                data = handle.read_mapped(offset, _place(r))[: r.nbytes] if r.nbytes else memoryview(bytearray())
+                out.append(data)
+                offset += _place(r)
+        finally:
+            handle.unmap()
+        with self._lock:
+            self.counters.read += sum(r.nbytes for r in reads)
+        return out
+
+    def _count_written(self, nbytes: int) -> None:
+        with self._lock:
+            self.counters.written += nbytes
+            self._unsubmitted += nbytes
+            if self._unsubmitted <= FLUSH_BYTES:
+                return
+            self._unsubmitted = 0
+        self._device.queue.submit([])
+
+    def _count_submit(self, commands: Sequence[Command]) -> None:
+        launches = sum(isinstance(c, Launch) for c in commands)
+        with self._lock:
+            self._unsubmitted = 0
+            self.counters.submits += 1
+            self.counters.dispatches += launches
+            self.counters.copies += len(commands) - launches
+
+    @contextlib.contextmanager
+    def _errors(self, what: str) -> Iterator[None]:
+        """wgpu's errors as webrt's; `what` was asked for."""
+        if self.lost:
+            raise DeviceLost(f"{what}: the device {self.target.name!r} was closed or lost; make a new session")
+        try:
+            yield
+        except self._wgpu.GPUOutOfMemoryError as e:
+            raise OutOfMemory(f"{what}: the device {self.target.name!r} has no memory left; use smaller inputs") from e
+        except (self._wgpu.GPUError, RuntimeError) as e:
+            if "device is lost" in str(e).lower():
+                self.lost = True
+                raise DeviceLost(f"{what}: the device {self.target.name!r} is lost; make a new session") from e
+            raise DeviceError(f"{what}: the device {self.target.name!r} refused it: {e}") from e
+
+
+def _encode(encoder: Any, commands: Sequence[Command]) -> None:
+    """Consecutive dispatches share one compute pass; copies stand between passes."""
+    current: Any = None
+    pipeline: Any = None
+    for c in commands:
+        if isinstance(c, Launch):
+            if current is None:
+                current, pipeline = encoder.begin_compute_pass(), None
+            if c.pipeline is not pipeline:
+                pipeline = c.pipeline
+                current.set_pipeline(pipeline.handle)
+            current.set_bind_group(0, c.bindings)
+            current.dispatch_workgroups(c.x, c.y, c.z)
+            continue
+        if current is not None:
+            current.end()
+            current = None
+        encoder.copy_buffer_to_buffer(_handle(c.source), c.source_offset, _handle(c.target), c.target_offset, c.nbytes)
+    if current is not None:
+        current.end()
+
+
+def _handle(buffer: Buffer | None) -> Any:
+    if not isinstance(buffer, NativeBuffer) or buffer.handle is None:
+        raise DeviceError(f"the buffer {buffer.label if buffer else ''!r} was freed, or is another device's")
+    return buffer.handle
+
+
+def _place(r: Range) -> int:
+    """Bytes that a range takes in the read-back buffer: mappings start at multiples of 8."""
+    return -(-r.nbytes // 8) * 8
+
+
+def _kernel_error(kernel: Kernel, text: str, message: str) -> KernelError:
+    found = re.search(r"wgsl:(\d+)", message)
+    numbered = wgsl.excerpt(text, int(found[1])) if found else wgsl.excerpt(text, 1)
+    return KernelError(f"the device refused the kernel {kernel.name!r}:\n{message.strip()}\n{numbered}")
