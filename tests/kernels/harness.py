@@ -1,0 +1,133 @@
+"""One-node models: compiled, run natively, compared with onnxruntime's CPU provider (or with values that a test gives)."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from functools import lru_cache
+from typing import Any
+
+import numpy as np
+import onnx
+from onnx import helper
+
+from webrt.compiler.compile import CompileOptions, compile_model
+from webrt.host import CpuProvider, run_model
+from webrt.plan import Plan
+from webrt.runtime.native import NativeDevice
+from webrt.runtime.session import Session
+
+Array = np.ndarray[Any, Any]
+
+
+@lru_cache(maxsize=1)
+def device() -> NativeDevice:
+    """One native device for all tests of a process."""
+    return NativeDevice()
+
+
+def node_model(
+    op: str,
+    inputs: Sequence[Array | None],
+    attrs: Mapping[str, Any] | None = None,
+    *,
+    opset: int = 20,
+    domain: str = "",
+    outputs: int | Sequence[bool] = 1,
+    constants: Sequence[int] = (),
+    symbolic: bool = False,
+) -> tuple[onnx.ModelProto, dict[str, Array]]:
+    """A model of one node and its feeds. Inputs named in `constants` become initializers; None is an absent input;
+    `symbolic` gives every other input's dims names. `outputs`: how many, or which are wanted."""
+    names = ["" if x is None else f"x{i}" for i, x in enumerate(inputs)]
+    wanted = [True] * outputs if isinstance(outputs, int) else list(outputs)
+    out_names = [f"y{i}" if w else "" for i, w in enumerate(wanted)]
+    node = helper.make_node(op, names, out_names, name="node", domain=domain, **(attrs or {}))
+    infos, initializers, feeds = [], [], {}
+    for i, x in enumerate(inputs):
+        if x is None:
+            continue
+        if i in constants:
+            initializers.append(onnx.numpy_helper.from_array(x, f"x{i}"))
+            continue
+        shape = [f"d{i}_{k}" for k in range(x.ndim)] if symbolic else list(x.shape)
+        infos.append(helper.make_tensor_value_info(f"x{i}", helper.np_dtype_to_tensor_dtype(x.dtype), shape))
+        feeds[f"x{i}"] = x
+    results = [onnx.ValueInfoProto(name=n) for n in out_names if n]
+    graph = helper.make_graph([node], "one_node", infos, results, initializers)
+    opsets = [helper.make_opsetid("", opset)] + ([helper.make_opsetid(domain, 1)] if domain else [])
+    return helper.make_model(graph, opset_imports=opsets, ir_version=10), feeds
+
+
+def run_native(model: onnx.ModelProto, feeds: Mapping[str, Array], **options: Any) -> tuple[list[Array], Plan]:
+    """The outputs and the plan of a model on the native device, host steps allowed."""
+    plan = compile_model(model, CompileOptions(target=device().target, **options))
+    with Session(plan, device(), CpuProvider()) as session:
+        return [np.asarray(x) for x in session.run(None, dict(feeds))], plan
+
+
+def oracle(model: onnx.ModelProto, feeds: Mapping[str, Array]) -> list[Array]:
+    """onnxruntime's CPU provider; webrt's host provider where onnxruntime lacks the operator or the type."""
+    import onnxruntime as ort
+
+    options = ort.SessionOptions()
+    options.log_severity_level = 4
+    options.graph_optimization_level = ort.GraphOptimizationLevel.ORT_DISABLE_ALL
+    try:
+        typed = onnx.shape_inference.infer_shapes(model)
+        session = ort.InferenceSession(typed.SerializeToString(), options, providers=["CPUExecutionProvider"])
+        return [np.asarray(x) for x in session.run(None, dict(feeds))]
+    except Exception:  # noqa: BLE001 (onnxruntime has many exception types; the host provider decides then)
+        return [np.asarray(x) for x in run_model(model, dict(feeds))]
+
+
+def close(got: Array, expected: Array, *, rtol: float | None = None, atol: float | None = None, what: str = "") -> None:
+    """DESIGN's tolerances: f32 1e-5 + 1e-4·|x|, f16 2.5e-3 + 1e-3·|x|, integers exact; type and shape always."""
+    assert got.dtype == expected.dtype, f"{what}: type {got.dtype}, expected {expected.dtype}"
+    assert got.shape == expected.shape, f"{what}: shape {got.shape}, expected {expected.shape}"
+    if got.dtype.kind not in "fV" and str(got.dtype) != "bfloat16":
+        np.testing.assert_array_equal(got, expected, err_msg=what)
+        return
+    half = got.dtype == np.float16 or str(got.dtype) == "bfloat16"
+    r, a = (1e-3, 2.5e-3) if got.dtype == np.float16 else (1e-2, 1e-2) if half else (1e-4, 1e-5)
+    np.testing.assert_allclose(
+        got.astype(np.float64), expected.astype(np.float64), rtol=r if rtol is None else rtol,
+        atol=a if atol is None else atol, err_msg=what, equal_nan=True,
+    )  # fmt: skip
+
+
+def check_node(
+    op: str,
+    inputs: Sequence[Array | None],
+    attrs: Mapping[str, Any] | None = None,
+    *,
+    opset: int = 20,
+    domain: str = "",
+    outputs: int | Sequence[bool] = 1,
+    constants: Sequence[int] = (),
+    expected: Sequence[Array] | None = None,
+    on_device: bool = True,
+    symbolic: bool = True,
+    rtol: float | None = None,
+    atol: float | None = None,
+) -> Plan:
+    """Runs one node with static sizes and, unless `symbolic` is False, with all sizes free; both must match.
+
+    `constants`: indices of inputs that are initializers (axes, shapes, weights). `on_device`: no host step may remain.
+    Returns the plan with static sizes.
+    """
+    first: Plan | None = None
+    for free in (False, True) if symbolic else (False,):
+        model, feeds = node_model(
+            op, inputs, attrs, opset=opset, domain=domain, outputs=outputs, constants=constants, symbolic=free
+        )
+        want = list(expected) if expected is not None else oracle(model, feeds)
+        got, plan = run_native(model, feeds)
+        first = first or plan
+        what = f"{op} (opset {opset}, {'symbolic' if free else 'static'})"
+        if on_device:
+            assert not plan.host_steps, f"{what}: on the CPU: {[p.reason for p in plan.placement if p.how == 'host']}"
+        assert len(got) == len(want), what
+        for g, w in zip(got, want, strict=True):
+            close(g, w, rtol=rtol, atol=atol, what=what)
+    assert first is not None
+    return first
