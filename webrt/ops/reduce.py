@@ -108,9 +108,7 @@ def _mean(acc: DType) -> Fold:
 
 
 def _logarithm(fold: Fold, plus: str = "") -> Fold:
-    return replace(
-        fold, finish=f"select(log(a), bitcast<f32>(p.lowest), a == 0.0){plus}", params={"lowest": -math.inf}
-    )
+    return replace(fold, finish=f"select(log(a), bitcast<f32>(p.lowest), a == 0.0){plus}", params={"lowest": -math.inf})
 
 
 def _float_only(n: Node) -> None:
@@ -174,4 +172,3 @@ def row_sums(
     out = b.temp(T.F32, (rows.count,))
     fold_rows(b, out, x, rows, replace(_sum(T.F32, term), finish=finish), context=context, name=name)
     return out
-

@@ -125,7 +125,7 @@ def fold_rows(
     """Writes one value per row. Few and long rows are split: partial results to a temporary, then merged."""
     reads = {"x": x} | ({"c": context} if context is not None else {})
     params = {**rows.params(), **fold.params}
-    parts = _split(rows.count, rows.length)
+    parts = split(rows.count, rows.length)
     use = (*fold.use, *(("int64",) if fold.acc in T.INTS64 else ()))
     if parts is None:
         text = f"let c = {_context(context, 'i')};\nreturn finish(fold(row_base(i), 0u, p.length, c), c);"
@@ -151,7 +151,7 @@ def fold_rows(
     )  # fmt: skip
 
 
-def _split(count: Dim, length: Dim) -> tuple[Dim, Dim] | None:
+def split(count: Dim, length: Dim) -> tuple[Dim, Dim] | None:
     """(parts of a row, elements of a part), or None where one invocation folds a whole row."""
     if isinstance(length, int):
         many = not isinstance(count, int) or count >= MANY

@@ -1,0 +1,76 @@
+"""Softmax, LogSoftmax and Hardmax: below opset 13 over all axes from `axis` on, from 13 along `axis` alone.
+
+Largest and sum are in f32 for all types. Rows that one invocation can hold take the kernel softmax_rows, others a fold
+for the largest, one for the sum, and an elementwise pass.
+"""
+
+from __future__ import annotations
+
+import math
+
+from webrt import dims as D
+from webrt import dtypes as T
+from webrt.ir import Node, Value
+from webrt.lowering import Builder, Variant, grid, normalize_axis, op, require, same_as_first
+from webrt.ops.argminmax import arg_rows
+from webrt.ops.reduce import extreme, row_sums
+from webrt.ops.rows import Rows, fold_rows, split
+
+ACROSS = {
+    1: ("fn across_max(v: V) -> f32 { return v; }", "fn across_sum(v: V) -> f32 { return v; }"),
+    4: (
+        "fn across_max(v: V) -> f32 { return max(max(v.x, v.y), max(v.z, v.w)); }",
+        "fn across_sum(v: V) -> f32 { return (v.x + v.y) + (v.z + v.w); }",
+    ),
+}
+"""The largest and the sum of a unit of 1 or 4 elements."""
+
+UNIT = {1: "f32", 4: "vec4<f32>"}
+
+
+def _rows(n: Node) -> Rows:
+    shape = n.input(0).known_shape
+    axis = normalize_axis(n.attr("axis"), len(shape))
+    return Rows.of(shape, [axis] if n.opset >= 13 else range(axis, len(shape)))
+
+
+@op("Softmax", "LogSoftmax", shape=same_as_first)
+def softmax(n: Node, b: Builder) -> None:
+    require([n.input(0)], *T.FLOATS)
+    softmax_rows(b, n.output(), n.input(0), _rows(n), log=n.op_type == "LogSoftmax")
+
+
+def softmax_rows(b: Builder, out: Value, x: Value, rows: Rows, *, log: bool = False) -> None:
+    """exp(x - m) / Σ exp(x - m), or its logarithm, of each row; m is the row's largest element."""
+    name = "logsoftmax" if log else "softmax"
+    if x.dtype == out.dtype == T.F32 and rows.contiguous and split(rows.count, rows.length) is None:
+        vec = rows.vec(x)
+        variant = Variant(
+            "softmax_rows", grid(rows.count), consts={"LOG": log}, types={"V": UNIT[vec]}, fns=ACROSS[vec],
+            vec={"x": vec, "out": vec},
+        )  # fmt: skip
+        params = {"n": rows.count, "length": D.floordiv(rows.length, vec), "lowest": -math.inf}
+        b.launch(variant, reads={"x": x}, writes={"out": out}, params=params, name=name)
+        return
+    top = b.temp(T.F32, (rows.count,))
+    fold_rows(b, top, x, rows, extreme(T.F32, True), name="row_max")
+    total = row_sums(b, x, rows, "exp(v - c)", "log(a)" if log else "a", context=top, name="row_exp_sum")
+    value = "(v - load_top(r)) - load_total(r)" if log else "exp(v - load_top(r)) / load_total(r)"
+    b.map(
+        out,
+        f"let r = row_of(i);\nlet v = load_x(i);\nreturn {value};",
+        reads={"x": x, "top": top, "total": total}, params=rows.params(), fns=rows.locate(), name=name,
+    )  # fmt: skip
+
+
+@op("Hardmax", shape=same_as_first)
+def hardmax(n: Node, b: Builder) -> None:
+    x, rows = n.input(0), _rows(n)
+    require([x], *T.FLOATS)
+    place = b.temp(T.U32, (rows.count,))
+    arg_rows(b, place, x, rows, largest=True, name="row_argmax")
+    b.map(
+        n.output(),
+        "return select(0.0, 1.0, place_of(i) == load_place(row_of(i)));",
+        reads={"place": place}, params=rows.params(), fns=rows.locate(), name="hardmax",
+    )  # fmt: skip
