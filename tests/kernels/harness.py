@@ -10,6 +10,7 @@ import numpy as np
 import onnx
 from onnx import helper
 
+from tests.tolerance import close
 from webrt.compiler.compile import CompileOptions, compile_model
 from webrt.host import CpuProvider, run_model
 from webrt.plan import Plan
@@ -78,21 +79,6 @@ def oracle(model: onnx.ModelProto, feeds: Mapping[str, Array]) -> list[Array]:
         return [np.asarray(x) for x in session.run(None, dict(feeds))]
     except Exception:  # noqa: BLE001 (onnxruntime has many exception types; the host provider decides then)
         return [np.asarray(x) for x in run_model(model, dict(feeds))]
-
-
-def close(got: Array, expected: Array, *, rtol: float | None = None, atol: float | None = None, what: str = "") -> None:
-    """DESIGN's tolerances: f32 1e-5 + 1e-4·|x|, f16 2.5e-3 + 1e-3·|x|, integers exact; type and shape always."""
-    assert got.dtype == expected.dtype, f"{what}: type {got.dtype}, expected {expected.dtype}"
-    assert got.shape == expected.shape, f"{what}: shape {got.shape}, expected {expected.shape}"
-    if got.dtype.kind not in "fV" and str(got.dtype) != "bfloat16":
-        np.testing.assert_array_equal(got, expected, err_msg=what)
-        return
-    half = got.dtype == np.float16 or str(got.dtype) == "bfloat16"
-    r, a = (1e-3, 2.5e-3) if got.dtype == np.float16 else (1e-2, 1e-2) if half else (1e-4, 1e-5)
-    np.testing.assert_allclose(
-        got.astype(np.float64), expected.astype(np.float64), rtol=r if rtol is None else rtol,
-        atol=a if atol is None else atol, err_msg=what, equal_nan=True,
-    )  # fmt: skip
 
 
 def check_node(

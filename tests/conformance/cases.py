@@ -1,0 +1,117 @@
+"""All node cases of onnx.backend.test, compiled: what each plan places where, and what a run must give."""
+
+from __future__ import annotations
+
+import tomllib
+import warnings
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from functools import lru_cache
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import onnx
+
+from tests.tolerance import close
+from webrt.compiler.compile import CompileOptions, compile_model
+from webrt.errors import NotConstant
+from webrt.plan import Copy, Dispatch, Plan
+from webrt.target import BASE, Target
+
+EXPECTED = Path(__file__).with_name("expected.toml")
+MAX_KNOWN = 8
+
+
+@dataclass(frozen=True)
+class Case:
+    """A node case: `feeds` and `wanted` by name; `op` is the operator that the case is about."""
+
+    name: str
+    model: onnx.ModelProto
+    feeds: Mapping[str, Any]
+    wanted: Sequence[Any]
+    rtol: float
+    atol: float
+
+    @property
+    def op(self) -> str:
+        return str(self.model.graph.node[0].op_type) if len(self.model.graph.node) else ""
+
+
+@lru_cache(maxsize=1)
+def cases() -> dict[str, Case]:
+    """Every node case by name."""
+    from onnx.backend.test.loader import load_model_tests
+
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        tests = load_model_tests(kind="node")
+    out: dict[str, Case] = {}
+    for t in tests:
+        inputs, outputs = t.data_sets[0]
+        names = [i.name for i in t.model.graph.input]
+        out[t.name] = Case(t.name, t.model, dict(zip(names, inputs, strict=False)), outputs, t.rtol, t.atol)
+    return out
+
+
+def compile_case(case: Case, target: Target = BASE) -> Plan:
+    """The case's plan; inputs whose elements decide shapes are given as known inputs."""
+    known: dict[str, Any] = {}
+    for _ in range(MAX_KNOWN):
+        try:
+            return compile_model(case.model, CompileOptions(target=target, known_inputs=known))
+        except NotConstant as e:
+            fresh = {r: case.feeds[r] for r in e.roots if r not in known}
+            if not fresh:
+                raise
+            known.update(fresh)
+    raise AssertionError(f"{case.name}: known inputs do not settle: {sorted(known)}")
+
+
+def classify(plan: Plan) -> str:
+    """"webgpu": wholly there, with a dispatch or a copy; "metadata": nothing to run; "cpu": a host step remains."""
+    if plan.host_steps:
+        return "cpu"
+    return "webgpu" if any(isinstance(s, (Dispatch, Copy)) for s in plan.steps) else "metadata"
+
+
+def why_cpu(plan: Plan) -> str:
+    """The first reason for a host step."""
+    return next(p.reason for p in plan.placement if p.how == "host")
+
+
+def compare(case: Case, got: Sequence[Any]) -> None:
+    """Every output against the case's own values."""
+    assert len(got) == len(case.wanted), f"{case.name}: {len(got)} outputs, expected {len(case.wanted)}"
+    for i, (g, w) in enumerate(zip(got, case.wanted, strict=True)):
+        same(g, w, f"{case.name} output {i}")
+
+
+def same(got: Any, want: Any, what: str) -> None:
+    """Tensors within DESIGN's tolerances; sequences, optionals and maps element by element."""
+    if want is None:
+        assert got is None, what
+    elif isinstance(want, (list, tuple)):
+        assert isinstance(got, (list, tuple)), f"{what}: {type(got).__name__} for a sequence"
+        assert len(got) == len(want), f"{what}: length {len(got)}, expected {len(want)}"
+        for g, w in zip(got, want, strict=True):
+            same(g, w, what)
+    elif isinstance(want, dict):
+        assert got == want, what
+    else:
+        g, w = np.asarray(got), np.asarray(want)
+        if w.dtype.kind in "OUS":
+            assert g.shape == w.shape and g.astype(str).tolist() == w.astype(str).tolist(), what
+        elif w.dtype.kind == "V" and w.dtype.itemsize == 1 or w.dtype.kind == "V":
+            np.testing.assert_array_equal(g.astype(np.float32), w.astype(np.float32), err_msg=what)
+        else:
+            close(g, w, what=what)
+
+
+@lru_cache(maxsize=1)
+def expected() -> dict[str, Any]:
+    """`expected.toml`: `cpu` (case → reason), `fails` (case → reason), `random` (case → reason)."""
+    with EXPECTED.open("rb") as f:
+        data = tomllib.load(f)
+    return {key: {name: reason for reason, names in data.get(key, {}).items() for name in names} for key in ("cpu", "fails", "random", "metadata")}
