@@ -1,0 +1,303 @@
+"""What a plan must satisfy before a byte of it reaches a device.
+
+web/player.js has the twin, with the same texts; tests/unit/bad_plans.json is the table that both are tested on. What
+depends on sizes (binding offsets, group counts, copies within their buffers) is checked by the executors at each run.
+"""
+
+from __future__ import annotations
+
+import base64
+import binascii
+import math
+import re
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from functools import lru_cache
+from typing import Any
+
+from webrt import dtypes
+from webrt.dims import LIMIT, check_program
+from webrt.errors import PlanError, TargetError
+from webrt.plan import ALIGN, Constant, Copy, Dispatch, HostStep, Kernel, Place, PlacedNode, Plan, Slot, ValueInfo
+from webrt.target import Target
+
+OFFSET_ALIGN = 256
+MAX_GROUPS = 65535
+MAX_RANK = 64
+MAX_ELEMENTS = 1 << 20
+MAX_WGSL = 1 << 20
+MAX_KERNELS = 20_000
+MAX_TABLE = 1_000_000
+MAX_PARAMS = 1 << 28
+MAX_BLOCK = 16384
+MAX_PROTO = 1 << 26
+MAX_DEPTH = 32
+
+_STORAGE = re.compile(r"@group\(0\) @binding\((\d+)\) var<storage, (read|read_write)>")
+_UNIFORM = re.compile(r"@group\(0\) @binding\(0\) var<uniform> p: Params;")
+_PARAMS = re.compile(r"struct Params \{([^}]*)\}")
+
+
+@dataclass(frozen=True)
+class KernelLayout:
+    """What a kernel's text declares: u32 words of its parameter block, and "r" or "w" for @binding(1) …"""
+
+    words: int
+    access: str
+
+
+def validate(plan: Plan, target: Target | None = None) -> None:
+    """Raises PlanError naming the rule that `plan` breaks; `target` replaces the one that the plan was made for."""
+    check_program(plan.dims)
+    _check_tables(plan)
+    _check_extras(plan)
+    for i, kernel in enumerate(plan.kernels):
+        _check_kernel(kernel, f"kernel {i}")
+    for i, slot in enumerate(plan.slots):
+        _check_slot(plan, slot, f"slot {i}")
+    _check_constants(plan.constants)
+    _check_values(plan)
+    aim = target or _target(plan)
+    made = {v.name for v in plan.inputs}
+    for i, step in enumerate(plan.steps):
+        where = f"step {i}"
+        _need(_is_int(step.node) and -1 <= step.node < len(plan.placement), where, "its node is not in the placement")
+        if isinstance(step, Dispatch):
+            _check_dispatch(plan, step, aim, where)
+        elif isinstance(step, Copy):
+            _check_copy(plan, step, where)
+        else:
+            _check_host(plan, step, made, where)
+    for v in plan.outputs:
+        _need(_has_source(v, made), f"output {v.name!r}", "nothing makes it")
+
+
+@lru_cache(maxsize=4096)
+def kernel_layout(wgsl: str) -> KernelLayout:
+    """Read from the declarations that `wgsl.build` writes; raises PlanError where they are not in order."""
+    found = _STORAGE.findall(wgsl)
+    if [int(n) for n, _ in found] != list(range(1, len(found) + 1)):
+        raise PlanError("kernel: its storage bindings are not numbered from 1")
+    fields = _PARAMS.search(wgsl)
+    words = fields[1].count(":") if fields else 0
+    if bool(_UNIFORM.search(wgsl)) != (words > 0):
+        raise PlanError("kernel: its parameter block is not declared as one")
+    return KernelLayout(words, "".join("r" if access == "read" else "w" for _, access in found))
+
+
+def _check_tables(plan: Plan) -> None:
+    for key in ("inputs", "outputs", "values", "slots", "constants", "steps", "checks", "placement"):
+        _need(len(getattr(plan, key)) <= MAX_TABLE, key, "more entries than allowed")
+    _need(len(plan.kernels) <= MAX_KERNELS, "kernels", "more entries than allowed")
+    size = plan.params_size
+    _need(_is_int(size) and 0 <= size <= MAX_PARAMS, "params_size", "not a size, or larger than allowed")
+
+
+def _check_extras(plan: Plan) -> None:
+    for i, (size, message) in enumerate(plan.checks):
+        _need(_is_ref(plan, size) and isinstance(message, str), f"check {i}", "not a size and a message")
+    for i, p in enumerate(plan.placement):
+        _need(_is_line(p), f"placement {i}", "not a line of the report")
+    _need(_depth(plan.meta) <= MAX_DEPTH, "meta", "nested deeper than allowed")
+
+
+def _is_line(p: PlacedNode) -> bool:
+    crossing = p.bytes is None or (_is_int(p.bytes) and p.bytes >= 0)
+    return crossing and all(isinstance(x, str) for x in (p.node, p.op, p.provider, p.how, p.reason))
+
+
+def _check_kernel(kernel: Kernel, where: str) -> None:
+    texts = (kernel.name, kernel.wgsl, kernel.hash)
+    _need(all(isinstance(x, str) for x in texts), where, "its name, text and hash are not texts")
+    _need(len(kernel.wgsl) <= MAX_WGSL, where, "its text is longer than allowed")
+    _need(_is_requirement(kernel.requires), where, "its requirements are malformed")
+    kernel_layout(kernel.wgsl)
+
+
+def _is_requirement(requires: Any) -> bool:
+    if not isinstance(requires, Mapping) or not set(requires) <= {"features", "limits"}:
+        return False
+    features, limits = requires.get("features", ()), requires.get("limits", {})
+    return (
+        isinstance(features, (list, tuple))
+        and all(isinstance(f, str) for f in features)
+        and isinstance(limits, Mapping)
+        and all(isinstance(k, str) and _is_int(v) for k, v in limits.items())
+    )
+
+
+def _check_slot(plan: Plan, slot: Slot, where: str) -> None:
+    _need(_is_ref(plan, slot.size) and isinstance(slot.label, str), where, "not a size and a label")
+    if isinstance(slot.size, int):
+        _need(slot.size >= ALIGN and slot.size % ALIGN == 0, where, "its size is not a multiple of 16, at least 16")
+
+
+def _check_constants(constants: Sequence[Constant]) -> None:
+    end = 0
+    for i, c in enumerate(constants):
+        where = f"constant {i}"
+        _need(isinstance(c.name, str) and c.dtype in tuple(dtypes.BY_NAME), where, "its name or type is not known")
+        shape = isinstance(c.shape, tuple) and len(c.shape) <= MAX_RANK and all(_is_int(d) and d >= 0 for d in c.shape)
+        _need(shape, where, "its shape is malformed")
+        nbytes = dtypes.BY_NAME[c.dtype].nbytes(math.prod(c.shape))
+        _need(_is_int(c.nbytes) and c.nbytes == nbytes, where, "its bytes do not fit its shape")
+        _need(_is_int(c.offset) and c.offset % ALIGN == 0, where, "its offset is not a multiple of 16")
+        _need(c.offset >= end, where, "it overlaps the one before")
+        end = c.offset + c.nbytes
+    _need(end < LIMIT, "constants", "more bytes than allowed")
+
+
+def _check_values(plan: Plan) -> None:
+    for kind in ("input", "output"):
+        infos: tuple[ValueInfo, ...] = getattr(plan, kind + "s")
+        for i, v in enumerate(infos):
+            _check_value(plan, v, f"{kind} {i}")
+        _need(len({v.name for v in infos}) == len(infos), kind + "s", "a name occurs twice")
+    for name, v in plan.values.items():
+        _check_value(plan, v, f"value {name!r}")
+        _need(v.name == name, f"value {name!r}", "it has another name")
+
+
+def _check_value(plan: Plan, v: ValueInfo, where: str) -> None:
+    _need(isinstance(v.name, str) and v.dtype in ("", *dtypes.BY_NAME), where, "its name or type is not known")
+    _need(v.shape is None or _is_sizes(plan, v.shape, MAX_RANK), where, "its shape is malformed")
+    _need(v.contents is None or _is_sizes(plan, v.contents, MAX_ELEMENTS), where, "its contents are malformed")
+    _need(_is_int(v.elements) and 0 <= v.elements <= MAX_ELEMENTS, where, "its number of elements is out of range")
+    if v.place is not None:
+        _check_place(plan, v.place, where)
+        _need(dtypes.BY_NAME.get(v.dtype, dtypes.STRING).on_device, where, "its type is never on a device")
+    if v.constant is not None:
+        _need(_is_index(v.constant, plan.constants), where, "its constant is out of range")
+
+
+def _check_dispatch(plan: Plan, step: Dispatch, target: Target, where: str) -> None:
+    _need(isinstance(step.alternatives, tuple) and len(step.alternatives) > 0, where, "it has no kernel")
+    lists = isinstance(step.bindings, tuple) and isinstance(step.params, tuple)
+    _need(lists, where, "its bindings or params are no list")
+    access = _check_bindings(plan, step, target, where)
+    for a in step.alternatives:
+        _need(isinstance(a, tuple) and len(a) == 4, where, "an alternative is not a kernel and three group counts")
+        _need(_is_index(a[0], plan.kernels), where, "its kernel is out of range")
+        _need(all(_is_count(plan, n) for n in a[1:]), where, f"a group count is not a size up to {MAX_GROUPS}")
+        layout = kernel_layout(plan.kernels[a[0]].wgsl)
+        _need(layout.access == access, where, f"its kernel binds {layout.access!r}, the step {access!r}")
+        words = len(step.params)
+        _need(layout.words == words, where, f"its kernel takes {layout.words} params, the step has {words}")
+    met = any(not target.meets(plan.kernels[a[0]].requires) for a in step.alternatives)
+    _need(met, where, "the target meets the requirements of no kernel")
+    _check_params(plan, step, where)
+
+
+def _check_bindings(plan: Plan, step: Dispatch, target: Target, where: str) -> str:
+    limit = target.limit("maxStorageBuffersPerShaderStage")
+    _need(len(step.bindings) <= limit, where, f"it binds {len(step.bindings)} storage buffers, the target has {limit}")
+    read: set[Place] = set()
+    written: set[Place] = set()
+    access = ""
+    for b in step.bindings:
+        _need(isinstance(b, tuple) and len(b) == 3 and b[1] in ("r", "w"), where, "a binding is malformed")
+        place, mode, offset = b
+        _check_place(plan, place, where)
+        _need(_is_multiple(plan, offset, OFFSET_ALIGN), where, "a binding's offset is not a multiple of 256")
+        if mode == "w":
+            _need(place[0] == "s", where, "it writes a constant")
+            _need(place not in written, where, "it binds a buffer twice that it writes")
+        (written if mode == "w" else read).add(place)
+        access += mode
+    _need(not read & written, where, "it binds a buffer both read-only and written")
+    return access
+
+
+def _check_params(plan: Plan, step: Dispatch, where: str) -> None:
+    words = step.params
+    _need(len(words) <= MAX_BLOCK and all(_is_word(plan, w) for w in words), where, "a parameter is not a 32-bit size")
+    at = step.params_offset
+    _need(_is_int(at) and at >= 0 and at % OFFSET_ALIGN == 0, where, "its params offset is not a multiple of 256")
+    _need(not words or at + 4 * len(words) <= plan.params_size, where, "its params lie outside the block")
+
+
+def _check_copy(plan: Plan, step: Copy, where: str) -> None:
+    _check_place(plan, step.source, where)
+    _check_place(plan, step.target, where)
+    _need(step.target[0] == "s", where, "it writes a constant")
+    _need(step.source != step.target, where, "it copies within one buffer")
+    for size in (step.source_offset, step.target_offset, step.size):
+        _need(_is_multiple(plan, size, 4), where, "an offset or a size is not a multiple of 4")
+
+
+def _check_host(plan: Plan, step: HostStep, made: set[str], where: str) -> None:
+    _need(_is_base64(step.proto), where, "its node is not base64, or longer than allowed")
+    opsets = isinstance(step.opsets, Mapping) and all(_is_int(v) for v in step.opsets.values())
+    _need(opsets, where, "its opsets are malformed")
+    for names in (step.inputs, step.outputs, step.outer):
+        _need(isinstance(names, tuple) and all(isinstance(n, str) for n in names), where, "its names are malformed")
+    for name in (n for n in (*step.inputs, *step.outputs, *step.outer) if n):
+        _need(name in plan.values, where, f"the value {name!r} is not known")
+    for name in (n for n in (*step.inputs, *step.outer) if n):
+        _need(_has_source(plan.values[name], made), where, f"nothing makes the value {name!r} before")
+    made |= set(step.outputs)
+
+
+def _has_source(v: ValueInfo, made: set[str]) -> bool:
+    return v.name in made or any(x is not None for x in (v.place, v.constant, v.contents))
+
+
+def _check_place(plan: Plan, place: Any, where: str) -> None:
+    pair = isinstance(place, tuple) and len(place) == 2 and place[0] in ("s", "c")
+    table: Sequence[Any] = (plan.slots if place[0] == "s" else plan.constants) if pair else ()
+    _need(pair and _is_index(place[1], table), where, "a place is out of range")
+
+
+def _target(plan: Plan) -> Target:
+    try:
+        return Target.from_json(plan.target)
+    except TargetError as e:
+        raise PlanError(f"target: {e}") from e
+
+
+def _need(holds: bool, where: str, what: str) -> None:
+    if not holds:
+        raise PlanError(f"{where}: {what}; compile the model again")
+
+
+def _is_int(x: Any) -> bool:
+    return type(x) is int and abs(x) < LIMIT
+
+
+def _is_index(x: Any, table: Sequence[Any]) -> bool:
+    return type(x) is int and 0 <= x < len(table)
+
+
+def _is_ref(plan: Plan, x: Any) -> bool:
+    return _is_int(x) or (isinstance(x, tuple) and len(x) == 1 and _is_index(x[0], plan.dims))
+
+
+def _is_multiple(plan: Plan, x: Any, of: int) -> bool:
+    return _is_ref(plan, x) and (not isinstance(x, int) or (x >= 0 and x % of == 0))
+
+
+def _is_sizes(plan: Plan, x: Any, longest: int) -> bool:
+    return isinstance(x, tuple) and len(x) <= longest and all(_is_ref(plan, d) for d in x)
+
+
+def _is_count(plan: Plan, x: Any) -> bool:
+    return _is_ref(plan, x) and (not isinstance(x, int) or 0 <= x <= MAX_GROUPS)
+
+
+def _is_word(plan: Plan, x: Any) -> bool:
+    return _is_ref(plan, x) and (not isinstance(x, int) or -(1 << 31) <= x < 1 << 32)
+
+
+def _is_base64(x: Any) -> bool:
+    try:
+        return isinstance(x, str) and len(x) <= MAX_PROTO and base64.b64decode(x, validate=True) is not None
+    except (binascii.Error, ValueError):
+        return False
+
+
+def _depth(x: Any, level: int = 0) -> int:
+    """How deep lists and mappings are nested; stops just beyond MAX_DEPTH."""
+    if level > MAX_DEPTH or not isinstance(x, (list, tuple, Mapping)):
+        return level
+    inner = x.values() if isinstance(x, Mapping) else x
+    return max((_depth(y, level + 1) for y in inner), default=level + 1)
