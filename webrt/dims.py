@@ -476,7 +476,7 @@ def _scale_f32(a: int, bits: int) -> int:
     product = x * scale
     if not math.isfinite(product) or abs(product) >= LIMIT:
         raise ShapeError(f"a size overflows: {a} scaled by {scale}")
-    return math.floor(struct.unpack("<f", struct.pack("<f", product))[0])
+    return math.floor(float(struct.unpack("<f", struct.pack("<f", product))[0]))
 
 
 _OPS: dict[str, Callable[..., int]] = {

@@ -48,7 +48,7 @@ class _Emitter:
         steps = tuple(s for item in items for s in self._step(item))
         outputs = tuple(self._info(v) for v in self.graph.outputs)
         checks = tuple((self.table.ref(d), m) for p in placed for d, m in p.checks)
-        slots = tuple(P.Slot(self.table.ref(s), l) for s, l in zip(self.memory.slots, self.memory.labels, strict=True))
+        slots = tuple(P.Slot(self.table.ref(size), label) for size, label in zip(self.memory.slots, self.memory.labels, strict=True))
         arrays = [_bytes(v) for v in self.constants]
         offsets = P.layout_constants([len(a) for a in arrays])
         constants = tuple(

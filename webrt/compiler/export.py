@@ -63,5 +63,5 @@ def tensor_of(value: Value) -> onnx.TensorProto:
     array = np.asarray(value.const)
     if value.dtype == T.STRING:
         flat = [x.encode() if isinstance(x, str) else bytes(x) for x in array.reshape(-1).tolist()]
-        return onnx.helper.make_tensor(value.name, onnx.TensorProto.STRING, array.shape, flat)
+        return onnx.helper.make_tensor(value.name, onnx.TensorProto.STRING, array.shape, flat)  # type: ignore[arg-type]
     return onnx.numpy_helper.from_array(array, value.name)

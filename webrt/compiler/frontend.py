@@ -24,7 +24,7 @@ from webrt.ir import Graph, Node, Value, constant, dtype_of
 
 Source: TypeAlias = str | os.PathLike[str] | bytes | bytearray | memoryview | onnx.ModelProto
 
-OLDEST_OPSET = 7
+OLDEST_OPSET = 1
 NEWEST_OPSET = onnx.defs.onnx_opset_version()
 _CONSTANT_ATTRIBUTES = {
     "value_float": np.float32, "value_floats": np.float32, "value_int": np.int64, "value_ints": np.int64,
@@ -206,7 +206,9 @@ def _parse(data: bytes, what: str) -> onnx.ModelProto:
     if not data:
         raise InvalidModel(f"{what} is empty (zero bytes)")
     try:
-        return onnx.ModelProto.FromString(data)
+        model = onnx.ModelProto()
+        model.ParseFromString(data)
+        return model
     except (DecodeError, RuntimeError, ValueError) as e:
         raise InvalidModel(f"{what} is no ONNX model, or is cut short: {e}") from e
 
@@ -217,7 +219,9 @@ def _sort(graph: onnx.GraphProto) -> None:
     needs = [{made_by[x] for x in [*n.input, *captures(n)] if x in made_by} for n in graph.node]
     if all(all(j < i for j in need) for i, need in enumerate(needs)):
         return
-    order, done, waiting = [], set(), list(range(len(needs)))
+    order: list[int] = []
+    done: set[int] = set()
+    waiting = list(range(len(needs)))
     while waiting:
         ready = [i for i in waiting if needs[i] <= done]
         if not ready:

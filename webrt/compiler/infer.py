@@ -43,9 +43,9 @@ def infer(graph: Graph, structural: Collection[str] = ()) -> set[str]:
         _mark(value, structural)
     for node in graph.nodes:
         _node(node, graph, wanted)
-        for value in node.outputs:
-            if value is not None:
-                _mark(value, structural)
+        for output in node.outputs:
+            if output is not None:
+                _mark(output, structural)
     return wanted
 
 
@@ -122,14 +122,13 @@ def _onnx_shapes(node: Node, graph: Graph) -> list[lowering.Info]:
 
 
 def _set_contents(node: Node) -> None:
-    if not any(v is not None and v.dtype in (T.I64, T.I32, T.BOOL) and _small(v, MAX_CONTENTS) for v in node.outputs):
+    integers = (T.I64, T.I32, T.BOOL)
+    if not any(v is not None and v.dtype in integers and _small(v, MAX_CONTENTS) for v in node.outputs):
         return
     try:
         results = contents.propagate(node)
     except (ShapeError, InvalidModel) as e:
         raise located(e, node) from None
-    if results is None:
-        return
     for value, array in zip(node.outputs, results, strict=False):
         if value is not None and array is not None and value.static_shape == tuple(array.shape):
             value.contents = array

@@ -163,17 +163,19 @@ def _key(node: Node) -> tuple[Any, ...] | None:
 
 def _function_body(node: Node) -> onnx.FunctionProto | None:
     try:
-        schema = node.schema
+        schema: Any = node.schema  # onnx's stubs lack the function bodies
     except InvalidModel:
         return None
+    body = onnx.FunctionProto()
     if schema.has_function:
-        return schema.function_body  # type: ignore[no-any-return]
+        body.CopyFrom(schema.function_body)
+        return body
     if schema.has_context_dependent_function and all(v.dtype is not None for v in node.given()):
         types = [onnx.TypeProto() if v is None else _type(v) for v in node.inputs]
-        text = schema.get_context_dependent_function(
-            node.to_proto().SerializeToString(), [t.SerializeToString() for t in types]
-        )
-        return onnx.FunctionProto.FromString(text) if text else None
+        serialized = [t.SerializeToString() for t in types]
+        text = schema.get_context_dependent_function(node.to_proto().SerializeToString(), serialized)
+        body.ParseFromString(text)
+        return body if body.node else None
     return None
 
 
