@@ -118,7 +118,7 @@ class Node:
         return [v for v in self.inputs if v is not None]
 
     def attr(self, name: str, default: Any = None) -> Any:
-        """The attribute as int, float, str, list, numpy array or GraphProto; else the schema's default; else `default`."""
+        """The attribute as int, float, str, list, array or GraphProto; else the schema's default; else `default`."""
         if name in self.attrs:
             return attribute_value(self.attrs[name])
         declared = self.schema.attributes.get(name)

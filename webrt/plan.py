@@ -91,8 +91,8 @@ class ValueInfo:
 @dataclass(frozen=True)
 class Dispatch:
     """One kernel launch. `alternatives` = ((kernel, x, y, z), …) in order of preference, the executor takes the first
-    that the device meets; `bindings` = ((place, "r" | "w", byte offset), …) at @binding(1) …; `params` are the u32 words at
-    @binding(0), at `params_offset` of the plan's parameter block (two's complement for negatives)."""
+    that the device meets; `bindings` = ((place, "r" | "w", byte offset), …) at @binding(1) …; `params` are the u32 words
+    at @binding(0), at `params_offset` of the plan's parameter block (two's complement for negatives)."""
 
     alternatives: tuple[tuple[int, DimRef, DimRef, DimRef], ...]
     bindings: tuple[tuple[Place, str, DimRef], ...]
@@ -135,8 +135,8 @@ Step: TypeAlias = Dispatch | Copy | HostStep
 
 @dataclass(frozen=True)
 class PlacedNode:
-    """A line of the placement report: `provider` "webgpu" or "cpu"; `how` "kernel", "copy", "alias", "folded" or "host";
-    `bytes` that cross between device and host because of it (None when they depend on sizes)."""
+    """A line of the placement report: `provider` "webgpu" or "cpu"; `how` "kernel", "copy", "alias", "folded" or
+    "host"; `bytes` that cross between device and host because of it (None when they depend on sizes)."""
 
     node: str
     op: str
@@ -148,8 +148,8 @@ class PlacedNode:
 
 @dataclass(frozen=True)
 class Plan:
-    """Everything that a run needs. `values` are host operands by name; `checks` = ((size, message), …): a size that is 0
-    at a run refuses the feeds with that message; `meta` is the model's own metadata, opsets and producer."""
+    """Everything that a run needs. `values` are host operands by name; `checks` = ((size, message), …): a size that
+    is 0 at a run refuses the feeds with that message; `meta` is the model's own metadata, opsets and producer."""
 
     dims: list[list[Any]]
     inputs: tuple[ValueInfo, ...]
@@ -316,7 +316,8 @@ def _load(head: memoryview, size: int, read: Callable[[int, int], Bytes]) -> Pla
             raise PlanError(f"constant {c.name!r} has no valid place in the file")
         if start + c.offset + c.nbytes > size:
             raise PlanError(
-                f"the .webrt file is cut short: constant {c.name!r} ends at {start + c.offset + c.nbytes}, the file at {size}"
+                f"the .webrt file is cut short: constant {c.name!r} ends at {start + c.offset + c.nbytes}, "
+                f"the file at {size}"
             )
         if c.dtype not in dtypes.BY_NAME or dtypes.BY_NAME[c.dtype].nbytes(math.prod(c.shape)) != c.nbytes:
             raise PlanError(f"constant {c.name!r} has {c.nbytes} bytes, its type and shape need another number")

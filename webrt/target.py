@@ -85,6 +85,22 @@ BASE = Target()
 
 PRESETS: dict[str, Target] = {
     "webgpu": BASE,
-    "lavapipe": Target("lavapipe", "software", "mesa", "llvmpipe", {**DEFAULT_LIMITS, "maxStorageBuffersPerShaderStage": 32}, frozenset({"shader-f16", "subgroups"}), (8, 8)),
-    "swiftshader": Target("swiftshader", "software", "google", "swiftshader", {**DEFAULT_LIMITS, "maxStorageBuffersPerShaderStage": 10}, frozenset({"subgroups"}), (4, 4)),
-}  # fmt: skip
+    "lavapipe": Target(
+        "lavapipe",
+        "software",
+        "mesa",
+        "llvmpipe",
+        {**DEFAULT_LIMITS, "maxStorageBuffersPerShaderStage": 32},
+        frozenset({"shader-f16", "subgroups"}),
+        (8, 8),
+    ),
+    "swiftshader": Target(
+        "swiftshader",
+        "software",
+        "google",
+        "swiftshader",
+        {**DEFAULT_LIMITS, "maxStorageBuffersPerShaderStage": 10},
+        frozenset({"subgroups"}),
+        (4, 4),
+    ),
+}

@@ -9,9 +9,9 @@ A body is a file of `shaders/`. Its first lines say what the generated prologue 
     //! types T                 aliases beyond those of the bindings
     //! use int64 half          files of shaders/lib/ that it needs
 
-`build` refuses anything missing or extra. For a binding `a` the prologue has the variable `a` (an array of storage words),
-the alias `A` (the type to compute in), `load_a(i)` for element i, and for a written one `store_a(i, v)` where an element is a whole
-word, else `pack_a(v0, v1[, v2, v3])` -> the word. Nothing that comes from a model (names, strings) may enter the text.
+`build` refuses anything missing or extra. For a binding `a` the prologue has the variable `a` (an array of storage
+words), the alias `A` (the type to compute in), `load_a(i)` for element i, and for a written one `store_a(i, v)` where an
+element is a whole word, else `pack_a(v0, v1[, v2, v3])` -> the word. Nothing that comes from a model (names, strings) may enter the text.
 """
 
 from __future__ import annotations
@@ -155,7 +155,8 @@ def _declaration(b: Bind, index: int) -> str:
         raise KernelError(f"binding {b.name!r} cannot hold {b.dtype} with vec {b.vec}")
     word = f"vec4<{b.dtype.word}>" if b.vec == 4 else b.dtype.word
     access = "read" if b.access == "r" else "read_write"
-    return f"alias {b.alias} = {b.dtype.wgsl};\n@group(0) @binding({index}) var<storage, {access}> {b.name}: array<{word}>;"
+    alias = f"alias {b.alias} = {b.dtype.wgsl};"
+    return f"{alias}\n@group(0) @binding({index}) var<storage, {access}> {b.name}: array<{word}>;"
 
 
 def _libs(b: Bind) -> tuple[str, ...]:

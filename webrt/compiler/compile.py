@@ -46,8 +46,9 @@ logger = logging.getLogger("webrt")
 @dataclass(frozen=True)
 class CompileOptions:
     """`providers`: "webgpu", "cpu" in order of preference. `known_inputs`: elements of graph inputs, or new ones for
-    initializers. `free_dims`: sizes of named dims. `optimized_path`: where to write the optimised model. `strict`: a node on
-    the CPU is a PlacementError. `external_data`: bytes by location, for models given as bytes. `disabled`: names of passes.
+    initializers. `free_dims`: sizes of named dims. `optimized_path`: where to write the optimised model. `strict`: a
+    node on the CPU is a PlacementError. `external_data`: bytes by location, for models given as bytes. `disabled`: names
+    of passes.
     `progress(stage, done, total)` is called as stages end."""
 
     level: Level = "all"
@@ -77,8 +78,8 @@ MAX_ATTEMPTS = 8
 def compile_model(source: frontend.Source, options: CompileOptions | None = None) -> Plan:
     """The plan of a model.
 
-    Raises ModelError for a model that cannot be compiled, PlacementError in strict mode, and NotConstant with `roots` where
-    elements of graph inputs decide shapes: give them as `known_inputs`.
+    Raises ModelError for a model that cannot be compiled, PlacementError in strict mode, and NotConstant with `roots`
+    where elements of graph inputs decide shapes: give them as `known_inputs`.
     """
     options = options or CompileOptions()
     model = frontend.read_model(source, options.external_data)

@@ -1,4 +1,4 @@
-"""From steps over values and their places to a Plan: references into the size program, parameter blocks, one kernel per text."""
+"""From steps over values and their places to a Plan: size references, parameter blocks, one kernel per text."""
 
 from __future__ import annotations
 
@@ -48,7 +48,8 @@ class _Emitter:
         steps = tuple(s for item in items for s in self._step(item))
         outputs = tuple(self._info(v) for v in self.graph.outputs)
         checks = tuple((self.table.ref(d), m) for p in placed for d, m in p.checks)
-        slots = tuple(P.Slot(self.table.ref(size), label) for size, label in zip(self.memory.slots, self.memory.labels, strict=True))
+        sizes = zip(self.memory.slots, self.memory.labels, strict=True)
+        slots = tuple(P.Slot(self.table.ref(size), label) for size, label in sizes)
         arrays = [_bytes(v) for v in self.constants]
         offsets = P.layout_constants([len(a) for a in arrays])
         constants = tuple(
@@ -56,7 +57,8 @@ class _Emitter:
             for v, a, o in zip(self.constants, arrays, offsets, strict=True)
         )
         return P.Plan(
-            dims=self.table.program, inputs=inputs, outputs=outputs, values=self.values, kernels=tuple(self.kernel_list),
+            dims=self.table.program, inputs=inputs, outputs=outputs, values=self.values,
+            kernels=tuple(self.kernel_list),
             slots=slots, constants=constants, steps=steps, params_size=self.params_size, checks=checks,
             placement=tuple(_report(p, self.memory) for p in placed), target=target.to_json(),
             meta={**self.graph.meta, "opsets": self.graph.opsets, **meta}, data=lambda i: arrays[i],
@@ -102,7 +104,8 @@ class _Emitter:
             self.values.setdefault(value.name, self._info(value, made_by=node))
         return P.HostStep(
             base64.b64encode(node.to_proto().SerializeToString()).decode(), opsets_of(node, self.graph),
-            tuple("" if v is None else v.name for v in node.inputs), tuple("" if v is None else v.name for v in node.outputs),
+            tuple("" if v is None else v.name for v in node.inputs),
+            tuple("" if v is None else v.name for v in node.outputs),
             tuple(v.name for v in node.outer), index,
         )  # fmt: skip
 

@@ -60,7 +60,8 @@ def check(model: onnx.ModelProto) -> None:
     version = opsets.get("", opsets.get("ai.onnx"))
     if version is not None and not OLDEST_OPSET <= version <= NEWEST_OPSET:
         raise InvalidModel(
-            f"the model's opset is {version}; webrt reads {OLDEST_OPSET} to {NEWEST_OPSET}: convert it with onnx.version_converter"
+            f"the model's opset is {version}; webrt reads {OLDEST_OPSET} to {NEWEST_OPSET}: convert it with "
+            "onnx.version_converter"
         )
     try:
         onnx.checker.check_model(model)
@@ -185,7 +186,8 @@ class _Loader:
         return {
             "producer_name": m.producer_name, "producer_version": m.producer_version, "graph_name": self.proto.name,
             "domain": m.domain, "description": m.doc_string, "version": m.model_version, "ir_version": m.ir_version,
-            "graph_description": self.proto.doc_string, "custom_metadata_map": {p.key: p.value for p in m.metadata_props},
+            "graph_description": self.proto.doc_string,
+            "custom_metadata_map": {p.key: p.value for p in m.metadata_props},
         }  # fmt: skip
 
 

@@ -34,7 +34,7 @@ class Item:
 
 
 def lower(placed: Sequence[Placed]) -> list[Item]:
-    """The steps of all nodes, in order. A tensor of sizes that a device step reads is written just before its first use."""
+    """The steps of all nodes, in order. A tensor of sizes that a device step reads is written before its first use."""
     items: list[Item] = []
     written: set[Value] = set()
     for index, p in enumerate(placed):

@@ -192,7 +192,8 @@ def _expand(node: Node, body: onnx.FunctionProto, names: Any) -> list[Node]:
     for proto in body.node:
         attributes = _attributes(proto, node)
         domain = "" if proto.domain == "ai.onnx" else proto.domain
-        new = Node(proto.op_type, domain, f"{node.name}/{proto.name or proto.op_type}", [known.get(x) if x else None for x in proto.input],
+        inputs = [known.get(x) if x else None for x in proto.input]
+        new = Node(proto.op_type, domain, f"{node.name}/{proto.name or proto.op_type}", inputs,
                    [], opsets.get(domain, node.opset), attributes, sources=node.sources)  # fmt: skip
         for name in proto.output:
             value = (given.get(name) or Value(next(names))) if name else None
@@ -224,7 +225,7 @@ def _attributes(proto: onnx.NodeProto, caller: Node) -> dict[str, onnx.Attribute
 
 
 def normalize(graph: Graph, structural: set[str], enabled: Callable[[str], bool]) -> set[str]:
-    """Runs the enabled PASSES until nothing changes, with inference in between; returns what inference asked for in vain."""
+    """Runs the enabled PASSES until nothing changes, inferring in between; returns what inference asked for in vain."""
     wanted = infer(graph, structural)
     for _ in range(32):
         changed = False

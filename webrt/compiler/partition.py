@@ -1,4 +1,4 @@
-"""Who runs what: each node goes to the first provider of the list that takes it, with a reason where it is not the first."""
+"""Who runs what: a node goes to the first provider of the list that takes it; a reason says why not to the one before."""
 
 from __future__ import annotations
 
@@ -34,8 +34,8 @@ class Placed:
 
 @dataclass
 class Demands:
-    """Values whose elements lowerings asked for in vain: `structural` can become variables of the plan, `roots` are graph
-    inputs that the caller would have to give."""
+    """Values whose elements lowerings asked for in vain: `structural` can become variables of the plan, `roots` are
+    graph inputs that the caller would have to give."""
 
     structural: set[str] = field(default_factory=set)
     roots: set[str] = field(default_factory=set)
