@@ -1,0 +1,86 @@
+"""The rules of a plan, on the table that player.js is tested on too: each bad plan is one edit of a good one."""
+
+from __future__ import annotations
+
+import copy
+import json
+import re
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from webrt import plan as P
+from webrt import validate as V
+from webrt.errors import PlanError
+from webrt.target import BASE
+
+TABLE = json.loads(Path(__file__).with_name("bad_plans.json").read_text(encoding="utf-8"))
+
+
+def edited(edits: list[list[Any]]) -> str:
+    """The base plan's JSON after `edits`: ["set", path, value], ["delete", path], ["fill", path, value, times]."""
+    plan = copy.deepcopy(TABLE["base"])
+    for kind, path, *values in edits:
+        at = plan
+        for key in path[:-1]:
+            at = at[int(key)] if isinstance(at, list) else at[key]
+        last = int(path[-1]) if isinstance(at, list) else path[-1]
+        if kind == "delete":
+            del at[last]
+        else:
+            at[last] = values[0] if kind == "set" else values[0] * values[1]
+    return json.dumps(plan)
+
+
+def loaded(edits: list[list[Any]]) -> P.Plan:
+    return P.plan_from_json(edited(edits))
+
+
+@pytest.mark.parametrize("case", TABLE["bad"], ids=[c["what"] for c in TABLE["bad"]])
+def test_bad_plans_are_refused_by_name(case: dict[str, Any]) -> None:
+    with pytest.raises(PlanError) as e:
+        V.validate(loaded(case["edits"]))
+    assert case["message"] in str(e.value)
+
+
+@pytest.mark.parametrize("case", TABLE["good"], ids=[c["what"] for c in TABLE["good"]])
+def test_good_plans_are_accepted(case: dict[str, Any]) -> None:
+    V.validate(loaded(case["edits"]))
+
+
+def test_every_rule_has_a_bad_plan() -> None:
+    """Each text of validate.py's rules occurs in what the table's plans raise (texts with placeholders aside)."""
+    calls = re.findall(r"_need\((.*)\)$", Path(V.__file__).read_text(encoding="utf-8"), re.M)
+    texts = {quoted[-1] for c in calls if (quoted := re.findall(r'(?<!f)"([^"]*)"', c)) and c.endswith('"')}
+    messages = " ".join(_message(c) for c in TABLE["bad"])
+    assert len(texts) > 30
+    assert not [t for t in texts if t not in messages]
+
+
+def _message(case: dict[str, Any]) -> str:
+    try:
+        V.validate(loaded(case["edits"]))
+    except PlanError as e:
+        return str(e)
+    return ""
+
+
+def test_a_given_target_replaces_the_plans_own() -> None:
+    plan = loaded([])
+    with pytest.raises(PlanError, match="binds 2 storage buffers, the target has 1"):
+        V.validate(plan, BASE.with_limits(maxStorageBuffersPerShaderStage=1))
+
+
+def test_values_that_json_cannot_write_are_refused() -> None:
+    plan = loaded([])
+    V.validate(plan)
+    with pytest.raises(PlanError, match="params_size"):
+        V.validate(P.Plan(**{**plan.__dict__, "params_size": True}))
+    with pytest.raises(PlanError, match="slot 0"):
+        V.validate(P.Plan(**{**plan.__dict__, "slots": (P.Slot(True), *plan.slots[1:])}))
+
+
+def test_layout_is_read_from_the_text() -> None:
+    assert V.kernel_layout(TABLE["base"]["kernels"][0]["wgsl"]) == V.KernelLayout(2, "rw")
+    assert V.kernel_layout("@compute @workgroup_size(1) fn main() {}") == V.KernelLayout(0, "")
