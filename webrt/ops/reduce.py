@@ -8,7 +8,7 @@ Source: the ONNX operator texts; NaN propagates as in numpy.
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 
 from webrt import dtypes as T
@@ -17,6 +17,7 @@ from webrt.dtypes import DType
 from webrt.errors import UnsupportedType
 from webrt.ir import Node, Value
 from webrt.lowering import Builder, Info, Shape, normalize_axis, op, require
+from webrt.ops import args
 from webrt.ops.rows import Fold, Rows, fold_rows
 
 _NUMBERS = (T.F32, T.F16, T.BF16, T.I32, T.U32, T.I64, T.U64)
@@ -24,10 +25,7 @@ _NUMBERS = (T.F32, T.F16, T.BF16, T.I32, T.U32, T.I64, T.U64)
 
 def reduced_axes(n: Node) -> tuple[int, ...]:
     """The axes of a Reduce* node, from attribute or input; raises NotConstant where they are not known."""
-    given: Sequence[int] | None = n.attr("axes")
-    if n.has(1):
-        given = [int(a) for a in n.const(1).flat]
-    rank = n.input(0).rank
+    given, rank = args.ints(n, "axes", 1), n.input(0).rank
     if not given:
         return () if n.attr("noop_with_empty_axes", 0) else tuple(range(rank))
     return tuple(sorted({normalize_axis(a, rank) for a in given}))
@@ -166,9 +164,11 @@ def row_tops(b: Builder, x: Value, rows: Rows) -> Value:
 
 
 def row_sums(
-    b: Builder, x: Value, rows: Rows, term: str, finish: str, *, context: Value | None = None, name: str
-) -> Value:
+    b: Builder, x: Value, rows: Rows, term: str, finish: str, *, out: Value | None = None, context: Value | None = None,
+    params: Mapping[str, Dim | float] | None = None, name: str,
+) -> Value:  # fmt: skip
     """The f32 sum of `term` (over element `v` and context `c`) of each row, through `finish` (over the sum `a`)."""
-    out = b.temp(T.F32, (rows.count,))
-    fold_rows(b, out, x, rows, replace(_sum(T.F32, term), finish=finish), context=context, name=name)
+    out = out or b.temp(T.F32, (rows.count,))
+    fold = replace(_sum(T.F32, term), finish=finish, params=params or {})
+    fold_rows(b, out, x, rows, fold, context=context, name=name)
     return out

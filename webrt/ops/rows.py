@@ -48,6 +48,12 @@ class Rows:
                 out.append((kind, size))
         return Rows(tuple(out))
 
+    @staticmethod
+    def broadcast(shape: Sequence[Dim], small: Sequence[Dim]) -> Rows:
+        """The rows that share one element of a tensor of shape `small` which broadcasts to `shape`."""
+        lead = len(shape) - len(small)
+        return Rows.of(shape, [k for k in range(len(shape)) if k < lead or small[k - lead] == 1])
+
     @property
     def count(self) -> Dim:
         """How many rows there are."""
@@ -68,13 +74,14 @@ class Rows:
         whole = self.contiguous and D.mod(self.length, 4) == 0 and self.length != 0
         return 4 if whole and x.dtype is not None and x.dtype.bits == 32 else 1
 
+    def sizes(self, prefix: str = "d") -> dict[str, Dim]:
+        """The sizes of the collapsed axes as params: what `locate` and `index` need."""
+        return {f"{prefix}{k}": size for k, (_, size) in enumerate(self.dims)}
+
     def params(self) -> dict[str, Dim]:
-        """Sizes `d0` … and strides `t0` … of the collapsed axes, and the row's `length`."""
-        out: dict[str, Dim] = {"length": self.length}
-        for k, (_, size) in enumerate(self.dims):
-            out[f"d{k}"] = size
-            out[f"t{k}"] = D.prod(s for _, s in self.dims[k + 1 :])
-        return out
+        """Sizes `d0` … and strides `t0` … of the collapsed axes, and the row's `length`: what `walk` needs."""
+        steps = {f"t{k}": D.prod(s for _, s in self.dims[k + 1 :]) for k in range(len(self.dims))}
+        return {"length": self.length, **self.sizes(), **steps}
 
     def walk(self) -> list[str]:
         """`row_base(row)`: the row's first element; `row_at(r)`: how far element r of a row is from it."""
@@ -82,7 +89,18 @@ class Rows:
 
     def locate(self) -> list[str]:
         """`row_of(i)`: the row of element i; `place_of(i)`: its place in the row."""
-        return [self._index("row_of", kind=False), self._index("place_of", kind=True)]
+        return [self.index("row_of"), self.index("place_of", kind=True)]
+
+    def index(self, name: str, prefix: str = "d", *, kind: bool = False) -> str:
+        """A function `name(i)`: element i's place among the kept (`kind`: the reduced) axes; uses `sizes(prefix)`."""
+        lines = [f"fn {name}(n: u32) -> u32 {{", "var i = n;", "var o = 0u;", "var w = 1u;"]
+        for k in reversed(range(len(self.dims))):
+            size = f"p.{prefix}{k}"
+            if self.dims[k][0] is kind:
+                lines.append(f"o += {'i' if k == 0 else f'(i % {size})'} * w;")
+                lines.append(f"w *= {size};")
+            lines.append(f"i /= {size};")
+        return "\n".join([*lines, "return o;", "}"])
 
     def _offset(self, name: str, *, kind: bool) -> str:
         chosen = [k for k, (r, _) in enumerate(self.dims) if r is kind]
@@ -91,15 +109,6 @@ class Rows:
             lines.append(f"o += {'i' if k == chosen[0] else f'(i % p.d{k})'} * p.t{k};")
             lines.append(f"i /= p.d{k};")
         return "\n".join([*lines[: -1 if chosen else None], "return o;", "}"])
-
-    def _index(self, name: str, *, kind: bool) -> str:
-        lines = [f"fn {name}(n: u32) -> u32 {{", "var i = n;", "var o = 0u;", "var w = 1u;"]
-        for k in reversed(range(len(self.dims))):
-            if self.dims[k][0] is kind:
-                lines.append(f"o += {'i' if k == 0 else f'(i % p.d{k})'} * w;")
-                lines.append(f"w *= p.d{k};")
-            lines.append(f"i /= p.d{k};")
-        return "\n".join([*lines, "return o;", "}"])
 
 
 @dataclass(frozen=True)

@@ -59,7 +59,7 @@ def softmax_rows(b: Builder, out: Value, x: Value, rows: Rows, *, log: bool = Fa
     b.map(
         out,
         f"let r = row_of(i);\nlet v = load_x(i);\nreturn {value};",
-        reads={"x": x, "top": top, "total": total}, params=rows.params(), fns=rows.locate(), name=name,
+        reads={"x": x, "top": top, "total": total}, params=rows.sizes(), fns=rows.locate(), name=name,
     )  # fmt: skip
 
 
@@ -72,5 +72,5 @@ def hardmax(n: Node, b: Builder) -> None:
     b.map(
         n.output(),
         "return select(0.0, 1.0, place_of(i) == load_place(row_of(i)));",
-        reads={"place": place}, params=rows.params(), fns=rows.locate(), name="hardmax",
+        reads={"place": place}, params=rows.sizes(), fns=rows.locate(), name="hardmax",
     )  # fmt: skip

@@ -1,0 +1,110 @@
+"""(x - mean) / sqrt(variance + ε) · scale + bias over rows: the core of Layer-, RMS-, Instance- and GroupNormalization.
+
+Mean and variance are in f32 for all types, the variance from the differences to the mean (two passes). Rows that one
+invocation can hold take the kernel norm_rows; others a fold for the mean, one for the variance, an elementwise pass.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from webrt import dims as D
+from webrt import dtypes as T
+from webrt.ir import Value
+from webrt.lowering import Builder, Variant, grid
+from webrt.ops.reduce import row_sums
+from webrt.ops.rows import Rows, split
+from webrt.ops.softmax import ACROSS, UNIT
+
+INVERSE_DEVIATION = "1.0 / sqrt(a / f32(p.length) + bitcast<f32>(p.epsilon))"
+
+
+@dataclass(frozen=True)
+class Affine:
+    """A factor or summand: element i of the tensor is joined with element `at.index(i)` of `value`."""
+
+    value: Value
+    at: Rows
+
+
+def standardize(
+    b: Builder,
+    out: Value,
+    x: Value,
+    rows: Rows,
+    *,
+    epsilon: float,
+    centred: bool = True,
+    scale: Affine | None = None,
+    bias: Affine | None = None,
+    mean: Value | None = None,
+    inverse: Value | None = None,
+    finish: str = INVERSE_DEVIATION,
+    name: str,
+) -> None:
+    """Normalizes each row of x into `out`. `centred` False leaves the mean in (RMS). `mean` and `inverse` receive one
+    value per row where given; `finish` makes the factor from the sum of squares `a`."""
+    plain = mean is None and inverse is None and finish == INVERSE_DEVIATION
+    if plain and _row_kernel(b, out, x, rows, epsilon, centred, scale, bias, name):
+        return
+    middle = None
+    if centred:
+        middle = row_sums(b, x, rows, "v", "a / f32(p.length)", out=_own(mean), name="row_mean")
+    factor = row_sums(
+        b, x, rows, "(v - c) * (v - c)", finish, out=_own(inverse), context=middle, params={"epsilon": epsilon},
+        name="row_deviation",
+    )  # fmt: skip
+    for asked, found in ((mean, middle), (inverse, factor)):
+        if asked is not None and found is not None and asked is not found:
+            b.map(asked, "return load_x(i);", reads={"x": found}, name="convert")
+    _apply(b, out, x, rows, middle, factor, {"scale": scale, "bias": bias}, name)
+
+
+def _own(asked: Value | None) -> Value | None:
+    return asked if asked is not None and asked.dtype == T.F32 else None
+
+
+def _apply(
+    b: Builder, out: Value, x: Value, rows: Rows, middle: Value | None, factor: Value,
+    affine: dict[str, Affine | None], name: str,
+) -> None:  # fmt: skip
+    reads = {"x": x, "factor": factor} | ({"middle": middle} if middle is not None else {})
+    params, fns = rows.sizes(), [rows.index("row_of")]
+    text = f"(load_x(i){' - load_middle(r)' if middle is not None else ''}) * load_factor(r)"
+    for key, sign in (("scale", "*"), ("bias", "+")):
+        part = affine[key]
+        if part is not None:
+            reads[key] = part.value
+            params |= part.at.sizes(f"{key}_d")
+            fns.append(part.at.index(f"{key}_at", f"{key}_d"))
+            text += f" {sign} load_{key}({key}_at(i))"
+    b.map(out, f"let r = row_of(i);\nreturn {text};", reads=reads, params=params, fns=fns, name=name)
+
+
+def _row_kernel(
+    b: Builder, out: Value, x: Value, rows: Rows, epsilon: float, centred: bool, scale: Affine | None,
+    bias: Affine | None, name: str,
+) -> bool:  # fmt: skip
+    """One invocation per row where all is f32 and scale and bias run along the row; False where that does not hold."""
+    parts = {"scale": scale, "bias": bias}
+    given = {k: v for k, v in parts.items() if v is not None}
+    along = all(a.at == _along(rows) for a in given.values())
+    floats = all(v.dtype == T.F32 for v in (x, out, *(a.value for a in given.values())))
+    if not (along and floats and rows.contiguous) or split(rows.count, rows.length) is not None:
+        return False
+    vec = rows.vec(x)
+    reads = {"x": x, **{k: a.value for k, a in given.items()}}
+    text = "v" + (" * scale[k]" if scale else "") + (" + bias[k]" if bias else "")
+    variant = Variant(
+        "norm_rows", grid(rows.count), consts={"CENTRED": centred, "LANES": vec}, types={"V": UNIT[vec]},
+        fns=[ACROSS[vec][1], f"fn affine(v: V, k: u32) -> V {{ return {text}; }}"],
+        vec=dict.fromkeys((*reads, "out"), vec),
+    )  # fmt: skip
+    params = {"n": rows.count, "length": D.floordiv(rows.length, vec), "epsilon": epsilon}
+    b.launch(variant, reads=reads, writes={"out": out}, params=params, name=name)
+    return True
+
+
+def _along(rows: Rows) -> Rows:
+    """How a tensor of one row's shape broadcasts over `rows`: kept and reduced change places."""
+    return Rows(tuple((not reduced, size) for reduced, size in rows.dims))
