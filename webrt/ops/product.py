@@ -1,0 +1,203 @@
+"""The product of two stacks of matrices, which MatMul, Gemm and 1×1 convolutions are.
+
+out[z, row, column] = Σ_k a[z, row, k] · b[z, k, column], sums in f32 (or exact in 32-bit integers).
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+from typing import Any
+
+import numpy as np
+
+from webrt import dims as D
+from webrt.dims import Dim
+from webrt.dtypes import DType
+from webrt.errors import UnsupportedOp, UnsupportedType
+from webrt.ir import Value
+from webrt.lowering import MAX_ITERATIONS, Builder, Variant, grid, strides
+from webrt.ops.vectors import (
+    IDENTITY,
+    Epilogue,
+    accumulator,
+    can_load4,
+    finish,
+    load4,
+    store_fours,
+    sum_of,
+    through_temp,
+    vec_of,
+)
+
+K_STEP = 4
+MAX_K = K_STEP * (MAX_ITERATIONS - 4)
+
+
+@dataclass(frozen=True)
+class Product:
+    """Sizes of a product. `batch` is the result's leading shape, `a_batch` and `b_batch` broadcast to it.
+
+    `b_row` is the number of elements from one row of b to the next, n where nothing is padded.
+    """
+
+    m: Dim
+    n: Dim
+    k: Dim
+    batch: tuple[Dim, ...] = ()
+    a_batch: tuple[Dim, ...] = ()
+    b_batch: tuple[Dim, ...] = ()
+    b_row: Dim | None = None
+
+
+def product(
+    b: Builder, s: Product, left: Value, right: Value, out: Value, epilogue: Epilogue = IDENTITY, name: str = "matmul"
+) -> None:
+    """Writes the product of `left` and `right` to `out`.
+
+    Raises UnsupportedType, and UnsupportedOp for a k that is beyond all splitting.
+    """
+    if left.dtype is None or left.dtype != right.dtype:
+        raise UnsupportedType(f"a product of {left.dtype} and {right.dtype}")
+    accumulator(out.dtype)
+    s = _rows_only(s)
+    s, right = _padded(b, s, right)
+    if isinstance(s.k, int) and s.k > MAX_K:
+        _split(b, s, left, right, out, epilogue, name)
+        return
+    b.check(D.lt(s.k, MAX_K + 1), f"a product over more than {MAX_K} elements")
+    aligned = can_load4(_kind(out), s.n) and can_load4(_kind(right), s.b_row or s.n)
+    written = out if aligned else through_temp(b, out)
+    _launch(b, s, left, right, written, epilogue, name, (0, s.k))
+    finish(b, written, out, name)
+
+
+def transposed(b: Builder, v: Value) -> Value:
+    """The value with its last two axes exchanged: a constant, or a temporary that a dispatch fills."""
+    *lead, rows, columns = v.known_shape
+    if v.const is not None:
+        return b.constant(np.swapaxes(v.const, -1, -2), v.dtype)
+    out = b.temp(_kind(v), (*lead, columns, rows))
+    row = "i / (p.rows * p.columns) * p.rows + i % p.rows"
+    element = f"let row = {row}; return load_v(row * p.columns + i / p.rows % p.columns);"
+    b.map(out, element, reads={"v": v}, params={"rows": rows, "columns": columns}, name="transpose_last")
+    return out
+
+
+def _kind(v: Value) -> DType:
+    if v.dtype is None:
+        raise UnsupportedType(f"{v.name!r} is no tensor")
+    return v.dtype
+
+
+def _rows_only(s: Product) -> Product:
+    """Without a batch in b, the rows of all of a's matrices are rows of one matrix."""
+    if s.batch and all(d == 1 for d in s.b_batch):
+        return replace(s, m=D.mul(D.prod(s.batch), s.m), batch=(), a_batch=(), b_batch=())
+    return s
+
+
+def _padded(b: Builder, s: Product, right: Value) -> tuple[Product, Value]:
+    """A constant b whose rows are no multiple of 4 gets columns of zeros, so that it is loaded in fours."""
+    if right.const is None or can_load4(_kind(right), s.n) or not isinstance(s.n, int) or s.n < 8:
+        return s, right
+    extra = -s.n % 4
+    array: np.ndarray[Any, Any] = np.pad(right.const, [(0, 0)] * (right.const.ndim - 1) + [(0, extra)])
+    return replace(s, b_row=s.n + extra), b.constant(array, right.dtype)
+
+
+def _split(b: Builder, s: Product, left: Value, right: Value, out: Value, epilogue: Epilogue, name: str) -> None:
+    """Sums over parts of k go to temporaries, which a last dispatch adds."""
+    k = int(str(s.k))
+    starts = range(0, k, MAX_K)
+    limit = b.target.limit("maxStorageBuffersPerShaderStage") - 1 - len(epilogue.reads)
+    if len(starts) > limit:
+        raise UnsupportedOp(f"a product over {k} elements would need more than {limit} partial sums")
+    parts = {f"p{i}": b.temp(accumulator(out.dtype), out.known_shape) for i in range(len(starts))}
+    for part, start in zip(parts.values(), starts):
+        _launch(b, s, left, right, part, IDENTITY, name, (start, min(k, start + MAX_K)))
+    element = f"return epilogue({sum_of(list(parts))}, i);"
+    reads = {**parts, **epilogue.reads}
+    b.map(out, element, reads=reads, params=epilogue.params, fns=[epilogue.fn], name=f"{name}_sum")
+
+
+def _launch(
+    b: Builder, s: Product, left: Value, right: Value, out: Value, epilogue: Epilogue, name: str, span: tuple[Dim, Dim]
+) -> None:
+    b_row = s.n if s.b_row is None else s.b_row
+    vec_a, vec_b = can_load4(_kind(left), s.k), can_load4(_kind(right), b_row)
+    vec_out = vec_b and can_load4(_kind(out), s.n)
+    one_row = s.m == 1
+    rows = s.m if one_row else D.ceildiv(s.m, 8)
+    columns = D.ceildiv(s.n, 4 if one_row else 8)
+    batches = D.prod(s.batch)
+    axes = _batch_axes(s)
+    fns = [
+        _batch_offsets(len(axes)), load4("a", _kind(left), vec_a), _load_columns(_kind(right), vec_b),
+        epilogue.fn, *_store(_kind(out), vec_b, vec_out),
+    ]  # fmt: skip
+    variant = Variant(
+        "matmul_row" if one_row else "matmul_tile",
+        grid(D.prod((rows, columns, batches))),
+        consts={"COLUMNS_APART": 1 if vec_b else 4, "K_TAIL": not vec_a},
+        fns=fns,
+        vec=vec_of(a=(_kind(left), vec_a), b=(_kind(right), vec_b), out=(_kind(out), vec_out)),
+    )
+    params: dict[str, Dim | float] = {
+        "m": s.m, "n": s.n, "k": s.k, "b_row": b_row, "k_first": span[0], "k_last": span[1], "rows": rows,
+        "columns": columns, "batches": batches,
+    }  # fmt: skip
+    for i, (size, a_step, b_step) in enumerate(axes):
+        params |= {f"size_{i}": size, f"a_{i}": a_step, f"b_{i}": b_step}
+    reads = {"a": left, "b": right, **epilogue.reads}
+    b.launch(variant, reads=reads, writes={"out": out}, params={**params, **epilogue.params}, name=name)
+
+
+def _batch_axes(s: Product) -> list[tuple[Dim, Dim, Dim]]:
+    """(size, elements from one step to the next in a, in b) per axis; axes are merged where both sides allow it."""
+    a_steps = [D.mul(x, D.mul(s.m, s.k)) for x in strides(s.a_batch)]
+    b_steps = [D.mul(x, D.mul(s.k, s.n if s.b_row is None else s.b_row)) for x in strides(s.b_batch)]
+    axes: list[tuple[Dim, Dim, Dim]] = []
+    for size, a_size, a_step, b_size, b_step in zip(s.batch, s.a_batch, a_steps, s.b_batch, b_steps):
+        if size == 1:
+            continue
+        step_a, step_b = _step(size, a_size, a_step), _step(size, b_size, b_step)
+        if axes and axes[-1][1] == D.mul(size, step_a) and axes[-1][2] == D.mul(size, step_b):
+            axes[-1] = (D.mul(axes[-1][0], size), step_a, step_b)
+        else:
+            axes.append((size, step_a, step_b))
+    return axes or [(1, 0, 0)]
+
+
+def _step(size: Dim, own: Dim, step: Dim) -> Dim:
+    """0 where the operand has one matrix for all of the axis; known at the run where `own` is symbolic."""
+    return step if own == size else D.select(D.eq(own, 1), 0, step)
+
+
+def _batch_offsets(axes: int) -> str:
+    lines = [
+        f"at += rest % p.size_{i} * vec2<u32>(p.a_{i}, p.b_{i}); rest /= p.size_{i};" for i in reversed(range(1, axes))
+    ]
+    return "\n".join(
+        ["fn batch_offsets(z: u32) -> vec2<u32> {", "var rest = z; var at = vec2<u32>();", *lines,
+         "return at + rest * vec2<u32>(p.a_0, p.b_0); }"]
+    )  # fmt: skip
+
+
+def _load_columns(dtype: DType, aligned: bool) -> str:
+    """`columns_b(row, t)`: of the row that starts at `row` columns 4t … 4t+3, or four that are `p.columns` apart."""
+    if aligned:
+        load = load4("b", dtype, True)
+        return f"{load}\nfn columns_b(row: u32, t: u32) -> vec4<B> {{ return load4_b(row + 4u * t); }}"
+    value = ", ".join(f"load_b(i + {k}u * p.columns)" for k in range(4))
+    return f"fn columns_b(row: u32, t: u32) -> vec4<B> {{ let i = row + t; return vec4<B>({value}); }}"
+
+
+def _store(dtype: DType, adjacent: bool, fours: bool) -> list[str]:
+    if fours:
+        values = ", ".join(f"epilogue(v.{c}, i + {k}u)" for k, c in enumerate("xyzw"))
+        body = f"let i = start + 4u * t; let r = vec4<Out>({values}); if (4u * t < p.n) {{ {store_fours(dtype)} }}"
+        return [f"fn store4(start: u32, t: u32, v: vec4<Out>) {{ {body} }}"]
+    column = "4u * t + {k}u" if adjacent else "t + {k}u * p.columns"
+    one = "fn store1(row: u32, at: u32, v: Out) { if (at < p.n) { out[row + at] = epilogue(v, row + at); } }"
+    calls = " ".join(f"store1(start, {column.format(k=k)}, v.{c});" for k, c in enumerate("xyzw"))
+    return [one, f"fn store4(start: u32, t: u32, v: vec4<Out>) {{ {calls} }}"]

@@ -1,0 +1,95 @@
+"""WGSL functions that heavy kernels share: loads and stores of four elements, and what happens before a store."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+
+from webrt import dims as D
+from webrt import dtypes as T
+from webrt.dims import Dim
+from webrt.dtypes import DType
+from webrt.errors import UnsupportedType
+from webrt.ir import Value
+from webrt.lowering import Builder
+
+
+@dataclass(frozen=True)
+class Epilogue:
+    """The body of `fn epilogue(v: Out, i: u32) -> Out`: `v` is a finished sum, `i` the index of the output's element.
+
+    `reads` and `params` are bindings and parameters of its own; their names must not clash with the kernel's.
+    """
+
+    body: str = "return v;"
+    reads: Mapping[str, Value] = field(default_factory=dict)
+    params: Mapping[str, Dim | float] = field(default_factory=dict)
+
+    @property
+    def fn(self) -> str:
+        return f"fn epilogue(v: Out, i: u32) -> Out {{ {self.body} }}"
+
+
+IDENTITY = Epilogue()
+
+
+def accumulator(dtype: DType | None) -> DType:
+    """The type that sums are held in. Raises UnsupportedType for types that are neither 32-bit nor half floats."""
+    if dtype in T.FLOATS:
+        return T.F32
+    if dtype in (T.I32, T.U32):
+        return dtype
+    raise UnsupportedType(f"sums of {dtype} are not written for WebGPU")
+
+
+def can_load4(dtype: DType, row: Dim) -> bool:
+    """Whether four elements can be loaded at once everywhere in rows of so many elements."""
+    return dtype.bits in (16, 32) and D.mod(row, 4) == 0
+
+
+def vec_of(**aligned: tuple[DType, bool]) -> dict[str, int]:
+    """The `vec` of a Variant: 4 for each binding of 32-bit words that is read or written in aligned fours."""
+    return {name: 4 for name, (dtype, yes) in aligned.items() if yes and dtype.bits == 32}
+
+
+def load4(name: str, dtype: DType, aligned: bool) -> str:
+    """`fn load4_<name>(i) -> vec4` of elements i … i+3; `aligned` where i is always a multiple of 4."""
+    alias = name[0].upper() + name[1:]
+    if not aligned:
+        value = ", ".join(f"load_{name}(i + {k}u)" for k in range(4))
+        return f"fn load4_{name}(i: u32) -> vec4<{alias}> {{ return vec4<{alias}>({value}); }}"
+    return f"fn load4_{name}(i: u32) -> vec4<{alias}> {{ return {_aligned_load(name, dtype)}; }}"
+
+
+def store_fours(dtype: DType) -> str:
+    """The statements that store `vec4<Out>` `r` as elements i … i+3 of `out`, i a multiple of 4."""
+    if dtype.bits == 32:
+        return "out[i >> 2u] = r;"
+    return "out[i >> 1u] = pack_out(r.x, r.y); out[(i >> 1u) + 1u] = pack_out(r.z, r.w);"
+
+
+def through_temp(b: Builder, out: Value) -> Value:
+    """Where a kernel that stores whole words writes: `out` itself, or a temporary of the accumulator's type."""
+    kind = accumulator(out.dtype)
+    return out if out.dtype == kind else b.temp(kind, out.known_shape)
+
+
+def finish(b: Builder, written: Value, out: Value, name: str) -> None:
+    """Packs a temporary of `through_temp` into the output."""
+    if written is not out:
+        b.map(out, "return load_v(i);", reads={"v": written}, name=f"{name}_pack")
+
+
+def sum_of(parts: Sequence[str]) -> str:
+    """`load_p0(i) + load_p1(i) + …`"""
+    return " + ".join(f"load_{p}(i)" for p in parts)
+
+
+def _aligned_load(name: str, dtype: DType) -> str:
+    if dtype.bits == 32:
+        return f"{name}[i >> 2u]"
+    low, high = f"{name}[i >> 1u]", f"{name}[(i >> 1u) + 1u]"
+    if dtype == T.F16:
+        return f"vec4<f32>(unpack2x16float({low}), unpack2x16float({high}))"
+    halves = f"{low} << 16u, {low} & 0xffff0000u, {high} << 16u, {high} & 0xffff0000u"
+    return f"bitcast<vec4<f32>>(vec4<u32>({halves}))"
