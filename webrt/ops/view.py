@@ -153,16 +153,22 @@ def _gather(b: Builder, out: Value, x: Value, v: View, bits: int, name: str) -> 
     shape = (*v.shape[:-1], D.floordiv(v.shape[-1], k)) if v.shape else ()
     steps = (*(D.floordiv(s, k) for s in v.strides[:-1]), v.strides[-1]) if v.shape else ()
     kind, vec = unit_type(bits * k)
-    params: dict[str, Dim | float] = {"at": D.floordiv(v.offset, k)}
-    lines = ["var at = p.at;", *(["var r = i;"] if shape else [])]
-    for a in reversed(range(len(shape))):
-        params |= {f"s{a}": steps[a]} | ({f"d{a}": shape[a]} if a else {})
-        lines.append(f"at += (r % p.d{a}) * p.s{a}; r /= p.d{a};" if a else "at += r * p.s0;")
-    lines.append("return x[at];" if vec == 4 else "return load_x(at);")
+    text, params = coordinates(shape)
+    params |= {"at": D.floordiv(v.offset, k)} | {f"s{a}": s for a, s in enumerate(steps)}
+    at = " + ".join(["p.at", *(f"c{a} * p.s{a}" for a in range(len(shape)))])
+    read = f"return x[{at}];" if vec == 4 else f"return load_x({at});"
     b.map(
-        out, "\n".join(lines), reads={"x": x}, params=params, name=name,
+        out, text + read, reads={"x": x}, params=params, name=name,
         as_type={"x": kind, "out": kind}, vec={"x": vec, "out": vec},
     )  # fmt: skip
+
+
+def coordinates(shape: Sequence[Dim]) -> tuple[str, dict[str, Dim | float]]:
+    """Text that sets c0, c1, … to the coordinates of element i of a tensor of `shape`, and its parameters d1, d2, …"""
+    lines = ["var r = i;"] if shape else []
+    for a in reversed(range(len(shape))):
+        lines.append(f"let c{a} = r % p.d{a}; r /= p.d{a};" if a else "let c0 = r;")
+    return "".join(f"{line}\n" for line in lines), {f"d{a}": d for a, d in enumerate(shape) if a}
 
 
 def _transpose(b: Builder, out: Value, x: Value, v: View, bits: int, name: str) -> bool:

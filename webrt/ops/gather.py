@@ -1,0 +1,100 @@
+"""Gather, GatherElements and GatherND. An index out of range reads the nearest element; it never leaves the tensor.
+
+Source: the ONNX operator texts; GatherND's batch dims as in onnx/reference/ops/op_gathernd.py.
+"""
+
+from __future__ import annotations
+
+from webrt import dims as D
+from webrt import dtypes as T
+from webrt.dims import Dim
+from webrt.errors import InvalidModel, NotConstant, ShapeError
+from webrt.ir import Node, Value
+from webrt.lowering import Builder, Info, Shape, normalize_axis, op, require, strides
+from webrt.ops.indices import index_fns, known_index
+from webrt.ops.view import RAW, View, bits_of, coordinates, move, unit, unit_type
+
+
+def _gather_shape(n: Node) -> list[Info]:
+    shape, indices = n.input(0).known_shape, n.input(1).known_shape
+    axis = normalize_axis(n.attr("axis", 0), len(shape))
+    return [(n.input(0).dtype, (*shape[:axis], *indices, *shape[axis + 1 :]))]
+
+
+def _gather_nd_parts(n: Node) -> tuple[Shape, Shape, int, int]:
+    """data's shape, indices' shape, batch dims, and how long an index tuple is."""
+    shape, indices, batch = n.input(0).known_shape, n.input(1).known_shape, int(n.attr("batch_dims", 0))
+    if not shape or not indices or not 0 <= batch < min(len(shape), len(indices)):
+        raise InvalidModel(f"batch_dims {batch} does not fit ranks {len(shape)} and {len(indices)}")
+    length = indices[-1]
+    if not isinstance(length, int):
+        raise NotConstant(f"the length of index tuples of {n.input(1)!r} is not known before the run")
+    if not 1 <= length <= len(shape) - batch:
+        raise ShapeError(f"index tuples of {length} do not fit rank {len(shape)} with {batch} batch dims")
+    return shape, indices, batch, length
+
+
+def _gather_nd_shape(n: Node) -> list[Info]:
+    shape, indices, batch, length = _gather_nd_parts(n)
+    return [(n.input(0).dtype, (*indices[:-1], *shape[batch + length :]))]
+
+
+def _lookup(
+    b: Builder, out: Value, x: Value, indices: Value, inner: Dim, text: str, params: dict[str, Dim | float], name: str
+) -> None:
+    """out[t·inner + j] = x[row(t)·inner + j]; `text` sets `row` from `t`."""
+    k = unit(bits_of(x), (inner,))
+    kind, vec = unit_type(bits_of(x) * k)
+    read = "x[row * p.inner + j]" if vec == 4 else "load_x(row * p.inner + j)"
+    b.map(
+        out, f"let t = i / p.inner;\nlet j = i % p.inner;\n{text}\nreturn {read};",
+        reads={"x": x, "indices": indices}, params={"inner": D.floordiv(inner, k), **params},
+        fns=index_fns("indices", indices), as_type={"x": kind, "out": kind}, vec={"x": vec, "out": vec}, name=name,
+    )  # fmt: skip
+
+
+@op("Gather", shape=_gather_shape)
+def gather(n: Node, b: Builder) -> None:
+    x, indices = n.input(0), n.input(1)
+    shape, axis = x.known_shape, normalize_axis(n.attr("axis", 0), x.rank)
+    require([indices], T.I32, T.I64)
+    known = known_index(indices, shape[axis])
+    if known is not None:
+        move(b, n.output(), x, View.of(shape).cut(axis, known, 1), "gather")
+        return
+    text = "let row = (t / p.count) * p.size + index_indices(t % p.count, p.size);"
+    params: dict[str, Dim | float] = {"count": indices.elements, "size": shape[axis]}
+    _lookup(b, n.output(), x, indices, D.prod(shape[axis + 1 :]), text, params, "gather")
+
+
+@op("GatherND", since=11, shape=_gather_nd_shape)
+def gather_nd(n: Node, b: Builder) -> None:
+    x, indices = n.input(0), n.input(1)
+    require([indices], T.I64)
+    shape, places, batch, length = _gather_nd_parts(n)
+    for a in range(batch):
+        b.check(D.eq(shape[a], places[a]), f"GatherND: batch axis {a} has sizes {shape[a]} and {places[a]}")
+    params: dict[str, Dim | float] = {"count": D.prod(places[batch:-1])}
+    lines = ["var row = t / p.count;"]
+    for q in range(length):
+        params[f"d{q}"] = shape[batch + q]
+        lines.append(f"row = row * p.d{q} + index_indices(t * {length}u + {q}u, p.d{q});")
+    inner = D.prod(shape[batch + length :])
+    _lookup(b, n.output(), x, indices, inner, "\n".join(lines), params, "gather_nd")
+
+
+@op("GatherElements", since=11, shape=lambda n: [(n.input(0).dtype, n.input(1).known_shape)])
+def gather_elements(n: Node, b: Builder) -> None:
+    x, indices = n.input(0), n.input(1)
+    require([indices], T.I32, T.I64)
+    if x.rank != indices.rank or not x.rank:
+        raise InvalidModel(f"data has rank {x.rank}, indices {indices.rank}")
+    axis = normalize_axis(n.attr("axis", 0), x.rank)
+    text, params = coordinates(indices.known_shape)
+    params |= {f"s{a}": s for a, s in enumerate(strides(x.known_shape))} | {"size": x.known_shape[axis]}
+    terms = [f"{'index_indices(i, p.size)' if a == axis else f'c{a}'} * p.s{a}" for a in range(x.rank)]
+    kind = RAW[bits_of(x)]
+    b.map(
+        n.output(), f"{text}return load_x({' + '.join(terms)});", reads={"x": x, "indices": indices}, params=params,
+        fns=index_fns("indices", indices), as_type={"x": kind, "out": kind}, name="gather_elements",
+    )  # fmt: skip
