@@ -24,3 +24,30 @@ fn u64_lt(a: vec2<u32>, b: vec2<u32>) -> bool { return a.y < b.y || (a.y == b.y 
 fn i64_lt(a: vec2<u32>, b: vec2<u32>) -> bool {
   return u64_lt(vec2<u32>(a.x, a.y ^ 0x80000000u), vec2<u32>(b.x, b.y ^ 0x80000000u));
 }
+fn i64_is_negative(a: vec2<u32>) -> bool { return (a.y >> 31u) == 1u; }
+fn i64_abs(a: vec2<u32>) -> vec2<u32> { return select(a, i64_neg(a), i64_is_negative(a)); }
+fn i64_sign(a: vec2<u32>) -> vec2<u32> {
+  return select(vec2<u32>(select(0u, 1u, (a.x | a.y) != 0u), 0u), vec2<u32>(0xffffffffu), i64_is_negative(a));
+}
+fn i64_max(a: vec2<u32>, b: vec2<u32>) -> vec2<u32> { return select(a, b, i64_lt(a, b)); }
+fn i64_min(a: vec2<u32>, b: vec2<u32>) -> vec2<u32> { return select(b, a, i64_lt(a, b)); }
+fn u64_max(a: vec2<u32>, b: vec2<u32>) -> vec2<u32> { return select(a, b, u64_lt(a, b)); }
+fn u64_min(a: vec2<u32>, b: vec2<u32>) -> vec2<u32> { return select(b, a, u64_lt(a, b)); }
+
+// Shifts by 64 and more leave nothing but sign bits; the & 31 keeps each 32-bit shift within what WGSL defines.
+fn u64_shl(a: vec2<u32>, s: u32) -> vec2<u32> {
+  if (s >= 64u) { return vec2<u32>(0u); }
+  if (s >= 32u) { return vec2<u32>(0u, a.x << (s & 31u)); }
+  if (s == 0u) { return a; }
+  return vec2<u32>(a.x << s, (a.y << s) | (a.x >> (32u - s)));
+}
+fn u64_shr(a: vec2<u32>, s: u32) -> vec2<u32> {
+  if (s >= 64u) { return vec2<u32>(0u); }
+  if (s >= 32u) { return vec2<u32>(a.y >> (s & 31u), 0u); }
+  if (s == 0u) { return a; }
+  return vec2<u32>((a.x >> s) | (a.y << (32u - s)), a.y >> s);
+}
+fn i64_shr(a: vec2<u32>, s: u32) -> vec2<u32> {
+  if (i64_is_negative(a)) { return ~u64_shr(~a, s); }
+  return u64_shr(a, s);
+}

@@ -1,0 +1,18 @@
+// f32 values that are made at run time (with lib/nan): naga refuses infinities and NaN as constants.
+fn f32_from_bits(bits: u32) -> f32 { var b = bits; return bitcast<f32>(b); }
+fn f32_nan() -> f32 { return f32_from_bits(0x7fc00000u); }
+fn f32_inf() -> f32 { return f32_from_bits(0x7f800000u); }
+fn copy_sign(magnitude: f32, sign: f32) -> f32 {
+  return f32_from_bits((bitcast<u32>(magnitude) & 0x7fffffffu) | (bitcast<u32>(sign) & 0x80000000u));
+}
+fn f32_log(v: f32) -> f32 {
+  if (v < 0.0) { return f32_nan(); }
+  if (v == 0.0) { return -f32_inf(); }
+  return log(v);
+}
+// log(1 + v): the factor repairs what 1 + v loses (HP-15C Advanced Functions Handbook).
+fn f32_log1p(v: f32) -> f32 {
+  let w = 1.0 + v;
+  if (w == 1.0 || is_inf(w)) { return v; }
+  return f32_log(w) * (v / (w - 1.0));
+}
