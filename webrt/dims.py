@@ -304,6 +304,11 @@ def evaluate(program: Sequence[Sequence[Any]], known: Mapping[str, int]) -> list
     return values
 
 
+def variables_of(program: Sequence[Sequence[Any]]) -> list[str]:
+    """The names that a program's sizes depend on, in order."""
+    return [str(args[0]) for op, *args in program if op == "var"]
+
+
 def resolve(ref: DimRef, values: Sequence[int | None]) -> int | None:
     """The value of a plan's size."""
     return ref if isinstance(ref, int) else values[ref[0]]

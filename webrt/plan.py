@@ -91,7 +91,7 @@ class ValueInfo:
 @dataclass(frozen=True)
 class Dispatch:
     """One kernel launch. `alternatives` = ((kernel, x, y, z), …) in order of preference, the executor takes the first
-    that the device meets; `bindings` = ((place, "r" | "w", byte offset), …) at @binding(1) …; `params` are the u32 words
+    the device meets; `bindings` = ((place, "r" | "w", byte offset), …) at @binding(1) …; `params` are the u32 words
     at @binding(0), at `params_offset` of the plan's parameter block (two's complement for negatives)."""
 
     alternatives: tuple[tuple[int, DimRef, DimRef, DimRef], ...]

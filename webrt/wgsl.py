@@ -10,8 +10,9 @@ A body is a file of `shaders/`. Its first lines say what the generated prologue 
     //! use int64 half          files of shaders/lib/ that it needs
 
 `build` refuses anything missing or extra. For a binding `a` the prologue has the variable `a` (an array of storage
-words), the alias `A` (the type to compute in), `load_a(i)` for element i, and for a written one `store_a(i, v)` where an
-element is a whole word, else `pack_a(v0, v1[, v2, v3])` -> the word. Nothing that comes from a model (names, strings) may enter the text.
+words), the alias `A` (the type to compute in), `load_a(i)` for element i, and for a written one `store_a(i, v)` where
+an element is a whole word, else `pack_a(v0, v1[, v2, v3])` -> the word. Nothing of a model (names, strings)
+may enter the text.
 """
 
 from __future__ import annotations

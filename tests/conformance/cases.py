@@ -115,3 +115,10 @@ def expected() -> dict[str, Any]:
     with EXPECTED.open("rb") as f:
         data = tomllib.load(f)
     return {key: {name: reason for reason, names in data.get(key, {}).items() for name in names} for key in ("cpu", "fails", "random", "metadata")}
+
+
+def expected_kind(name: str) -> str:
+    """What `classify` must say of a case."""
+    if name in expected()["cpu"]:
+        return "cpu"
+    return "metadata" if name in expected()["metadata"] else "webgpu"

@@ -1,0 +1,58 @@
+"""Every node case of onnx.backend.test on the device-free and on the native device, against expected.toml."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+
+from tests.conformance import cases as C
+from tests.conformance.run import run_native, run_null
+
+NAMES = sorted(C.cases())
+
+
+def test_all_cases_are_there() -> None:
+    assert len(NAMES) >= 1884
+
+
+def test_expected_lists_only_known_cases_once() -> None:
+    for key, entries in C.expected().items():
+        assert not set(entries) - set(NAMES), f"expected.toml: {key} lists cases that do not exist"
+    assert not set(C.expected()["cpu"]) & set(C.expected()["metadata"])
+
+
+def test_the_issue_allows_no_more_failures() -> None:
+    assert len(C.expected()["fails"]) + len(C.expected()["random"]) <= 60
+
+
+def test_most_cases_run_wholly_on_webgpu() -> None:
+    not_there = {*C.expected()["cpu"], *C.expected()["metadata"], *C.expected()["fails"]}
+    assert len(set(NAMES) - not_there) >= 700
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_null(name: str) -> None:
+    """The plan is valid, its sizes evaluate, and every node is placed as expected.toml says."""
+    case = C.cases()[name]
+    if name in C.expected()["fails"]:
+        with pytest.raises(Exception):  # noqa: B017, PT011 (listed with its reason; the kind is the reason's)
+            C.compare(case, run_native(case).outputs)
+        return
+    assert run_null(case) == C.expected_kind(name), f"{name}: update expected.toml with tests.conformance.update"
+
+
+@pytest.mark.parametrize("name", [n for n in NAMES if n not in C.expected()["fails"]])
+def test_native(name: str) -> None:
+    """The values of a native run, and that what is wholly on WebGPU really dispatched or copied there."""
+    case = C.cases()[name]
+    result = run_native(case)
+    assert result.kind == C.expected_kind(name)
+    if result.kind == "webgpu":
+        assert result.dispatches + result.copies > 0
+        assert result.host_nodes == 0
+    if name in C.expected()["random"]:
+        for got, want in zip(result.outputs, case.wanted, strict=True):
+            assert np.asarray(got).dtype == np.asarray(want).dtype
+            assert np.asarray(got).shape == np.asarray(want).shape
+        return
+    C.compare(case, result.outputs)
