@@ -116,7 +116,12 @@ class TargetError(WebrtError):
 
 
 class KernelError(WebrtError):
-    """A device refused WGSL; the text carries a numbered excerpt, the kernel and the node."""
+    """A device refused WGSL; the text carries a numbered excerpt, the kernel and the node.
+
+    `kernel` is the hash of the plan's kernel that was refused, "" where none was.
+    """
+
+    kernel: str = ""
 
 
 class InputError(WebrtError):

@@ -16,6 +16,7 @@ from webrt.errors import DeviceError, DeviceLost, KernelError, NoAdapter, OutOfM
 from webrt.plan import Bytes, Kernel
 from webrt.runtime import adapter as adapters
 from webrt.runtime.device import BindGroup, Buffer, Command, Counters, Launch, Layout, Pipeline, Range, padded
+from webrt.runtime.staging import Staging
 
 FLUSH_BYTES = 64 << 20
 """wgpu keeps a copy of every write until the next submit; so many bytes at most are held."""
@@ -71,8 +72,7 @@ class NativeDevice:
         self._lock = threading.RLock()
         self._pipeline_lock = threading.Lock()
         self._pipelines: dict[tuple[str, Layout], NativePipeline] = {}
-        self._staging: list[NativeBuffer] = []
-        self._staging_count = 0
+        self._staging = Staging(self._alloc_staging, self.free, self.target.limit("maxBufferSize"))
         self._unsubmitted = 0
 
     def alloc(self, nbytes: int, label: str, *, uniform: bool = False) -> NativeBuffer:
@@ -89,8 +89,7 @@ class NativeDevice:
             self.counters.bytes -= buffer.nbytes
             if not self.lost:
                 handle.destroy()
-            if self.counters.buffers == self._staging_count == len(self._staging):
-                self._drop_staging()
+            self._drop_staging_alone()
 
     def write(self, buffer: Buffer, offset: int, data: Bytes) -> None:
         view = memoryview(data).cast("B")
@@ -132,7 +131,7 @@ class NativeDevice:
         total = sum(_place(r) for r in reads)
         if not commands and not total:
             return [memoryview(bytearray()) for _ in reads]
-        staging = self._take_staging(total) if total else None
+        staging = self._staging.take(total) if total else None
         try:
             with self._errors("a submit"):
                 encoder = self._device.create_command_encoder()
@@ -148,12 +147,13 @@ class NativeDevice:
                 return self._map(staging, total, reads) if staging else [memoryview(bytearray()) for _ in reads]
         finally:
             if staging:
-                self._give_staging(staging)
+                self._staging.give(staging)
+                self._drop_staging_alone()
 
     def close(self) -> None:
         with self._lock:
             if not self.lost:
-                self._drop_staging()
+                self._staging.drop()
                 self.lost = True
                 self._pipelines.clear()
                 self._device.destroy()
@@ -194,36 +194,15 @@ class NativeDevice:
             raise _kernel_error(kernel, text, str(e.__cause__ or e)) from e
         return NativePipeline(handle, group, 0 if layout.params else 1)
 
-    def _take_staging(self, nbytes: int) -> NativeBuffer:
-        """A free read-back buffer; one that is too small is replaced by one half as large again as needed."""
-        with self._lock:
-            fitting = [b for b in self._staging if b.nbytes >= nbytes]
-            if fitting:
-                found = min(fitting, key=lambda b: b.nbytes)
-                self._staging.remove(found)
-                return found
-            small = self._staging.pop() if self._staging else None
-            self._staging_count -= small is not None
-        if small is not None:
-            self.free(small)
+    def _alloc_staging(self, nbytes: int) -> NativeBuffer:
         usage = self._wgpu.BufferUsage
-        size = min(max(4096, nbytes + nbytes // 2), self.target.limit("maxBufferSize"))
-        made = self._alloc(max(padded(nbytes), size // 16 * 16), "read-back", usage.MAP_READ | usage.COPY_DST)
-        with self._lock:
-            self._staging_count += 1
-        return made
+        return self._alloc(nbytes, "read-back", usage.MAP_READ | usage.COPY_DST)
 
-    def _give_staging(self, staging: NativeBuffer) -> None:
+    def _drop_staging_alone(self) -> None:
+        """Read-back buffers go when nothing else is left."""
         with self._lock:
-            self._staging.append(staging)
-            if self.counters.buffers == self._staging_count == len(self._staging):
-                self._drop_staging()
-
-    def _drop_staging(self) -> None:
-        buffers, self._staging = self._staging, []
-        self._staging_count -= len(buffers)
-        for b in buffers:
-            self.free(b)
+            if self.counters.buffers and self.counters.buffers == self._staging.idle:
+                self._staging.drop()
 
     def _map(self, staging: NativeBuffer, total: int, reads: Sequence[Range]) -> list[memoryview]:
         # READ_NOSYNC, as wgpu's own read_buffer does it: a plain READ would submit once more.
@@ -310,4 +289,6 @@ def _place(r: Range) -> int:
 def _kernel_error(kernel: Kernel, text: str, message: str) -> KernelError:
     found = re.search(r"wgsl:(\d+)", message)
     numbered = wgsl.excerpt(text, int(found[1])) if found else wgsl.excerpt(text, 1)
-    return KernelError(f"the device refused the kernel {kernel.name!r}:\n{message.strip()}\n{numbered}")
+    error = KernelError(f"the device refused the kernel {kernel.name!r}:\n{message.strip()}\n{numbered}")
+    error.kernel = kernel.hash
+    return error

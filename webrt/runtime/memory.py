@@ -1,0 +1,119 @@
+"""A session's device memory: constants in arenas, slots that grow, and the parameter block."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Iterable, Mapping, Sequence
+
+from webrt.errors import PlanError, TargetError
+from webrt.plan import Place, Plan
+from webrt.runtime.device import Buffer, Device, Range, padded
+from webrt.runtime.tensor import upload
+
+ARENA_ALIGN = 256
+"""WebGPU's alignment of storage bindings."""
+
+
+class Memory:
+    """Buffers of one session on one device; `close` frees them all.
+
+    `generation` changes whenever a slot gets another buffer.
+    """
+
+    def __init__(self, plan: Plan, device: Device, constants: Iterable[int], bound: Collection[int]) -> None:
+        """Uploads `constants` (indices), one at a time. `bound` names the slots that kernels see."""
+        self.plan, self.device = plan, device
+        self.generation = 0
+        self._bound = bound
+        self._slots: list[Buffer | None] = [None] * len(plan.slots)
+        self._arenas: list[Buffer] = []
+        self._constants: dict[int, Range] = {}
+        self.params: Buffer | None = None
+        self._params_now = b""
+        try:
+            self._upload(sorted(set(constants)))
+            if plan.params_size:
+                self.params = device.alloc(plan.params_size, "parameters", uniform=True)
+                self._params_now = bytes(self.params.nbytes)
+        except BaseException:
+            self.close()
+            raise
+
+    def ensure(self, sizes: Sequence[int | None], skip: Collection[int] = ()) -> None:
+        """Slots of at least these sizes, growing by half again; those in `skip` are not needed now."""
+        for i, size in enumerate(sizes):
+            if size is None or i in skip:
+                continue
+            old = self._slots[i]
+            if old is not None and old.nbytes >= size:
+                continue
+            wanted = size if old is None else max(size, min(old.nbytes + old.nbytes // 2, self._largest(i)))
+            if old is not None:
+                self._slots[i] = None
+                self.device.free(old)
+            self.generation += 1
+            self._slots[i] = self.device.alloc(wanted, self.plan.slots[i].label or f"slot {i}")
+
+    def range(self, place: Place, offset: int = 0, external: Mapping[int, Buffer] | None = None) -> Range:
+        """The bytes of a place from `offset` to its end; `external` holds buffers that stand in for slots."""
+        kind, index = place
+        if kind == "c":
+            whole = self._constants[index]
+            return Range(whole.buffer, whole.offset + offset, whole.nbytes - offset)
+        buffer = (external or {}).get(index) or self._slots[index]
+        if buffer is None:
+            raise PlanError(f"the size of slot {self.plan.slots[index].label!r} is not known where a step needs it")
+        limit = self.device.target.limit("maxStorageBufferBindingSize")
+        return Range(buffer, offset, min(buffer.nbytes - offset, limit))
+
+    def write_params(self, block: bytes) -> None:
+        """Puts the parameter block on the device where it differs from what is there."""
+        if self.params is None or self._params_now.startswith(block):
+            return
+        self.device.write(self.params, 0, block)
+        self._params_now = block
+
+    def close(self) -> None:
+        """Frees everything; may be called again."""
+        for buffer in [*self._arenas, *self._slots, self.params]:
+            if buffer is not None:
+                self.device.free(buffer)
+        self._arenas, self._slots, self.params = [], [None] * len(self._slots), None
+        self._constants.clear()
+
+    def _largest(self, slot: int) -> int:
+        target = self.device.target
+        limit = target.limit("maxBufferSize")
+        return (min(limit, target.limit("maxStorageBufferBindingSize")) if slot in self._bound else limit) // 16 * 16
+
+    def _upload(self, constants: Sequence[int]) -> None:
+        for arena in self._pack(constants):
+            last, offset = arena[-1]
+            size = offset + padded(self.plan.constants[last].nbytes)
+            buffer = self.device.alloc(size, f"constants from {self.plan.constants[arena[0][0]].name!r} on")
+            self._arenas.append(buffer)
+            for index, at in arena:
+                nbytes = self.plan.constants[index].nbytes
+                upload(self.device, buffer, self.plan.constant_bytes(index), at)
+                self._constants[index] = Range(buffer, at, padded(nbytes))
+
+    def _pack(self, constants: Sequence[int]) -> list[list[tuple[int, int]]]:
+        """(constant, offset) by arena; each arena fits one binding. Raises TargetError for a constant that does not."""
+        target = self.device.target
+        limit = min(target.limit("maxStorageBufferBindingSize"), target.limit("maxBufferSize"))
+        arenas: list[list[tuple[int, int]]] = []
+        end = limit
+        for index in constants:
+            constant = self.plan.constants[index]
+            size = padded(constant.nbytes)
+            if size > limit:
+                raise TargetError(
+                    f"the constant {constant.name!r} has {size} bytes; "
+                    f"the device {target.name!r} has maxStorageBufferBindingSize {limit}"
+                )
+            offset = -(-end // ARENA_ALIGN) * ARENA_ALIGN
+            if offset + size > limit:
+                arenas.append([])
+                offset = 0
+            arenas[-1].append((index, offset))
+            end = offset + size
+        return arenas

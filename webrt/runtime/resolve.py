@@ -1,0 +1,204 @@
+"""What a plan's steps are for one device, and what they are for one set of sizes."""
+
+from __future__ import annotations
+
+import itertools
+import struct
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from typing import NamedTuple
+
+from webrt.dims import DimRef, resolve
+from webrt.errors import InputError, PlanError, TargetError
+from webrt.plan import Copy, Dispatch, HostStep, Place, Plan
+from webrt.runtime.device import Buffer, Command, Layout
+from webrt.runtime.sizes import Key
+from webrt.target import Target
+
+MAX_RECORDINGS = 4
+
+
+class Ready(NamedTuple):
+    """A step with its numbers: a dispatch's groups and binding offsets, or a copy's (source, target, size)."""
+
+    groups: tuple[int, ...]
+    offsets: tuple[int, ...]
+
+
+SKIP = Ready((), ())
+"""A step that does nothing at these sizes."""
+
+Recording = tuple[int, int, tuple[tuple[int, Buffer], ...]]
+"""Segment, generation of the slots, and the caller's buffers that stand in for slots."""
+
+
+@dataclass
+class Frame:
+    """All numbers of a plan at one set of sizes, None where one is not known yet. `recorded`: commands made of it."""
+
+    key: Key
+    slots: list[int | None]
+    steps: list[Ready | None]
+    params: bytes
+    recorded: dict[Recording, list[Command]] = field(default_factory=dict)
+
+    def keep(self, key: Recording, commands: list[Command]) -> list[Command]:
+        """Remembers commands; forgets the oldest beyond MAX_RECORDINGS per segment."""
+        same = [k for k in self.recorded if k[0] == key[0]]
+        if len(same) >= MAX_RECORDINGS:
+            del self.recorded[same[0]]
+        self.recorded[key] = commands
+        return commands
+
+
+@dataclass(frozen=True)
+class Segment:
+    """Consecutive steps of one kind: `start` … `stop` of the plan's list."""
+
+    host: bool
+    start: int
+    stop: int
+
+
+class Resolver:
+    """A plan on a target. Raises TargetError where the target does not meet it (both numbers are named)."""
+
+    def __init__(self, plan: Plan, target: Target) -> None:
+        self.plan, self.target = plan, target
+        _check_target(plan, target)
+        self.kernels = [self._choose(s) if isinstance(s, Dispatch) else -1 for s in plan.steps]
+        self.segments = _segments(plan)
+        self.bound = {p[1] for s in plan.steps if isinstance(s, Dispatch) for p, _, _ in s.bindings if p[0] == "s"}
+
+    def kernel_of(self, step: int) -> int:
+        """The kernel that runs dispatch `step`."""
+        return self.plan.steps[step].alternatives[self.kernels[step]][0]  # type: ignore[union-attr]
+
+    def layout_of(self, step: Dispatch) -> Layout:
+        """The bind group layout of a dispatch."""
+        return Layout(bool(step.params), tuple(access for _, access, _ in step.bindings))
+
+    def frame(self, key: Key, values: Sequence[int | None]) -> Frame:
+        """Raises TargetError or InputError for numbers that the device or WebGPU cannot take."""
+        slots = [self._slot(i, resolve(s.size, values)) for i, s in enumerate(self.plan.slots)]
+        params = bytearray(self.plan.params_size)
+        steps = [self._step(i, values, params) for i in range(len(self.plan.steps))]
+        return Frame(key, slots, steps, bytes(params))
+
+    def _choose(self, step: Dispatch) -> int:
+        reasons = []
+        for i, (kernel, *_) in enumerate(step.alternatives):
+            reason = self.target.meets(self.plan.kernels[kernel].requires)
+            if not reason:
+                return i
+            reasons.append(reason)
+        raise TargetError(f"no alternative of {self._name(step)} runs here: {'; '.join(reasons)}")
+
+    def _slot(self, index: int, size: int | None) -> int | None:
+        if size is None:
+            return None
+        limits = ["maxBufferSize"] + (["maxStorageBufferBindingSize"] if index in self.bound else [])
+        for name in limits:
+            if size > self.target.limit(name):
+                raise TargetError(
+                    f"the tensor {self.plan.slots[index].label!r} needs {size} bytes at these sizes; "
+                    f"the device {self.target.name!r} has {name} {self.target.limit(name)}"
+                )
+        return max(size, 16)
+
+    def _step(self, index: int, values: Sequence[int | None], params: bytearray) -> Ready | None:
+        step = self.plan.steps[index]
+        if isinstance(step, Dispatch):
+            return self._dispatch(step, index, values, params)
+        return self._copy(step, values) if isinstance(step, Copy) else SKIP
+
+    def _dispatch(self, step: Dispatch, index: int, values: Sequence[int | None], params: bytearray) -> Ready | None:
+        groups = [resolve(g, values) for g in step.alternatives[self.kernels[index]][1:]]
+        offsets = [resolve(o, values) for _, _, o in step.bindings]
+        words = [resolve(p, values) for p in step.params]
+        if 0 in groups:
+            return SKIP
+        if None in groups or None in offsets or None in words:
+            return None
+        known = tuple(g for g in groups if g is not None)
+        limit = self.target.limit("maxComputeWorkgroupsPerDimension")
+        for g in known:
+            if g < 0:
+                raise InputError(f"{self._name(step)} would have {g} workgroups: a size is negative for these inputs")
+            if g > limit:
+                raise TargetError(
+                    f"{self._name(step)} needs {g} workgroups in a dimension at these sizes; "
+                    f"the device {self.target.name!r} has maxComputeWorkgroupsPerDimension {limit}"
+                )
+        for i, w in enumerate(words):
+            struct.pack_into("<I", params, step.params_offset + 4 * i, self._word(step, w or 0))
+        return Ready(known, tuple(o or 0 for o in offsets))
+
+    def _word(self, step: Dispatch, value: int) -> int:
+        if not -(2**31) <= value < 2**32:
+            raise TargetError(f"{self._name(step)} needs the number {value}; a kernel takes -2147483648 to 4294967295")
+        return value & 0xFFFFFFFF
+
+    def _copy(self, step: Copy, values: Sequence[int | None]) -> Ready | None:
+        numbers = [resolve(r, values) for r in (step.source_offset, step.target_offset, step.size)]
+        if numbers[2] == 0:
+            return SKIP
+        known = tuple(n for n in numbers if n is not None)
+        if len(known) < 3:
+            return None
+        if any(n < 0 or n % 4 for n in known):
+            raise InputError(f"a copy of {self._name(step)} has bytes {known}, no whole words, for these inputs")
+        return Ready((), known)
+
+    def _name(self, step: Dispatch | Copy | HostStep) -> str:
+        return node_name(self.plan, step)
+
+
+def node_name(plan: Plan, step: Dispatch | Copy | HostStep) -> str:
+    """A step's node for people."""
+    if 0 <= step.node < len(plan.placement):
+        placed = plan.placement[step.node]
+        return f"{placed.op} {placed.node!r}"
+    return f"a {step.kind} step"
+
+
+def places(step: Dispatch | Copy | HostStep) -> list[tuple[Place, str]]:
+    """The places that a device step touches, with "r" or "w"."""
+    if isinstance(step, Dispatch):
+        return [(p, access) for p, access, _ in step.bindings]
+    return [(step.source, "r"), (step.target, "w")] if isinstance(step, Copy) else []
+
+
+def expect(ref: DimRef, values: Sequence[int | None], what: str) -> int:
+    """A size that must be known by now."""
+    value = resolve(ref, values)
+    if value is None:
+        raise PlanError(f"{what} depends on a size that no value before it gives")
+    return value
+
+
+def _segments(plan: Plan) -> list[Segment]:
+    out, start = [], 0
+    for host, group in itertools.groupby(plan.steps, key=lambda s: isinstance(s, HostStep)):
+        count = len(list(group))
+        out.append(Segment(host, start, start + count))
+        start += count
+    return out
+
+
+def _check_target(plan: Plan, target: Target) -> None:
+    """The plan's target must not promise more than the device has, nor a dispatch bind more buffers."""
+    wanted = Target.from_json(plan.target) if plan.target else None
+    uses_device = any(not isinstance(s, HostStep) for s in plan.steps)
+    if wanted is not None and uses_device:
+        for name, need in wanted.limits.items():
+            have = target.limits.get(name, need)
+            if have > need if name.startswith("min") else have < need:
+                raise TargetError(f"the plan was made for {name} {need}; the device {target.name!r} has {have}")
+    limit = target.limit("maxStorageBuffersPerShaderStage")
+    for step in plan.steps:
+        if isinstance(step, Dispatch) and len(step.bindings) > limit:
+            raise TargetError(
+                f"{node_name(plan, step)} binds {len(step.bindings)} storage buffers; "
+                f"the device {target.name!r} has maxStorageBuffersPerShaderStage {limit}"
+            )

@@ -1,0 +1,152 @@
+"""A plan on a device: constants resident, runs repeated."""
+
+from __future__ import annotations
+
+import base64
+import threading
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from webrt.errors import DeviceError, KernelError, PlacementError
+from webrt.plan import Copy, Dispatch, HostStep, Plan
+from webrt.runtime.device import BindGroup, Device, HostNode, HostProvider, Pipeline, Range
+from webrt.runtime.executor import Run
+from webrt.runtime.memory import Memory
+from webrt.runtime.resolve import Frame, Resolver, node_name, places
+from webrt.runtime.sizes import Key
+
+MAX_FRAMES = 8
+MAX_GROUPS_PER_STEP = 4
+
+
+@dataclass
+class RunStats:
+    """What the last run did. `buffers` and `pipelines` were created while it lasted; `up` and `down` are bytes."""
+
+    dispatches: int = 0
+    copies: int = 0
+    host_nodes: int = 0
+    up: int = 0
+    down: int = 0
+    buffers: int = 0
+    pipelines: int = 0
+    submits: int = 0
+
+
+class Session:
+    """Runs a plan. May be used from several threads, one run at a time; the device may be shared.
+
+    Raises TargetError where the device does not meet the plan, PlacementError where the plan has host steps and no
+    `host` provider is given, KernelError, OutOfMemory and DeviceLost.
+    """
+
+    def __init__(self, plan: Plan, device: Device, host: HostProvider | None = None) -> None:
+        self.plan, self.device = plan, device
+        self.last_run = RunStats()
+        self._closed = False
+        self.lock = threading.RLock()
+        self.resolver = Resolver(plan, device.target)
+        self.handles = _prepare(plan, host)
+        self.evaluated: dict[Key, list[int | None]] = {}
+        self.replaceable = _replaceable(plan)
+        self._frames: dict[Key, Frame] = {}
+        self._groups: dict[int, dict[tuple[Range, ...], BindGroup]] = {}
+        self._pipelines = self._make_pipelines()
+        constants = {p[1] for s in plan.steps for p, _ in places(s) if p[0] == "c"}
+        self.memory = Memory(plan, device, constants, self.resolver.bound)
+
+    def run(
+        self,
+        output_names: Sequence[str] | None,
+        feeds: Mapping[str, Any],
+        output_location: str | Mapping[str, str] = "cpu",
+    ) -> list[Any]:
+        """Runs once. `feeds` maps input names to arrays, device Tensors, lists or dicts; `output_location` is "cpu" or
+        "device", for all or by name. Returns one value per name (all outputs where None).
+
+        Raises InputError for feeds that do not fit, TargetError where these sizes are beyond the device.
+        """
+        with self.lock:
+            if self._closed:
+                raise DeviceError("the session was closed; make a new one")
+            before = self.device.counters
+            created, pipelines = before.created, before.pipelines
+            self.last_run = RunStats()
+            try:
+                return Run(self, output_names, output_location).go(feeds)
+            finally:
+                self.last_run.buffers = self.device.counters.created - created
+                self.last_run.pipelines = self.device.counters.pipelines - pipelines
+
+    def frame(self, key: Key, values: Sequence[int | None]) -> Frame:
+        """All numbers of the plan at these sizes; kept for the last few."""
+        if key not in self._frames:
+            made = self.resolver.frame(key, values)
+            while len(self._frames) >= MAX_FRAMES:
+                del self._frames[next(iter(self._frames))]
+            self._frames[key] = made
+        return self._frames[key]
+
+    def group(self, step: int, ranges: tuple[Range, ...]) -> tuple[Pipeline, BindGroup]:
+        """The pipeline of a dispatch, and its bind group over these ranges, which is kept."""
+        pipeline = self._pipelines[step]
+        kept = self._groups.setdefault(step, {})
+        if ranges not in kept:
+            while len(kept) >= MAX_GROUPS_PER_STEP:
+                del kept[next(iter(kept))]
+            kept[ranges] = self.device.bind(pipeline, ranges)
+        return pipeline, kept[ranges]
+
+    def close(self) -> None:
+        """Frees the session's device memory; may be called again. Tensors that runs handed out live on."""
+        with self.lock:
+            self._closed = True
+            self._frames.clear()
+            self._groups.clear()
+            self.memory.close()
+
+    def __enter__(self) -> Session:
+        return self
+
+    def __exit__(self, *exc: object) -> None:
+        self.close()
+
+    def __del__(self) -> None:
+        memory = getattr(self, "memory", None)
+        if memory is not None and not self._closed:
+            memory.close()
+
+    def _make_pipelines(self) -> dict[int, Pipeline]:
+        """One pipeline per dispatch, by step; equal kernels share one."""
+        steps = {i: s for i, s in enumerate(self.plan.steps) if isinstance(s, Dispatch)}
+        wanted = [(self.plan.kernels[self.resolver.kernel_of(i)], self.resolver.layout_of(s)) for i, s in steps.items()]
+        try:
+            return dict(zip(steps, self.device.pipelines(wanted)))
+        except KernelError as e:
+            for i, step in steps.items():
+                if e.kernel and self.plan.kernels[self.resolver.kernel_of(i)].hash == e.kernel:
+                    placed = self.plan.placement[step.node] if 0 <= step.node < len(self.plan.placement) else None
+                    raise (e.at(node=placed.node, op=placed.op) if placed else e) from None
+            raise
+
+
+def _prepare(plan: Plan, host: HostProvider | None) -> dict[int, HostNode]:
+    steps = {i: s for i, s in enumerate(plan.steps) if isinstance(s, HostStep)}
+    if steps and host is None:
+        names = ", ".join(node_name(plan, s) for s in steps.values())
+        raise PlacementError(f"the plan has nodes for the CPU provider, and none was given: {names}")
+    return {i: host.prepare(base64.b64decode(s.proto), s.opsets) for i, s in steps.items()} if host else {}
+
+
+def _replaceable(plan: Plan) -> dict[str, int]:
+    """Inputs whose slot a caller's buffer may stand in for: nothing ever writes there, and no other input has it."""
+    written = {p for s in plan.steps for p, access in places(s) if access == "w" and isinstance(s, (Dispatch, Copy))}
+    made = {n for s in plan.host_steps for n in s.outputs if n}
+    written |= {place for n in made if n in plan.values and (place := plan.values[n].place)}
+    taken = [i.place for i in plan.inputs]
+    return {
+        i.name: i.place[1]
+        for i in plan.inputs
+        if i.place is not None and i.place[0] == "s" and i.place not in written and taken.count(i.place) == 1
+    }

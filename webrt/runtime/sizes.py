@@ -1,0 +1,128 @@
+"""The sizes of one run: variables bound from what is fed and made on the host, and what the plan computes of them."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import Any, TypeAlias
+
+from webrt.dims import DimRef, evaluate, resolve
+from webrt.errors import InputError, ShapeError
+from webrt.plan import Plan, ValueInfo
+
+Refuse: TypeAlias = Callable[[str], Exception]
+Key: TypeAlias = tuple[tuple[str, int], ...]
+MAX_CACHED = 16
+MAX_TEXT_DEPTH = 6
+
+
+@dataclass(frozen=True)
+class _Claim:
+    """A size that must equal `ref`, which was not known when the value came."""
+
+    ref: DimRef
+    size: int
+    what: str
+    refuse: Refuse
+
+
+class Sizes:
+    """Binds variables and evaluates the plan's program. `values` has None for what is not known yet."""
+
+    def __init__(self, plan: Plan, cache: dict[Key, list[int | None]] | None = None) -> None:
+        """`cache` keeps evaluations from run to run."""
+        self.plan = plan
+        self._cache = {} if cache is None else cache
+        self.known: dict[str, int] = {}
+        self.values: list[int | None] = []
+        self._owners: dict[str, str] = {}
+        self._claims: list[_Claim] = []
+
+    def bind(self, info: ValueInfo, shape: Sequence[int], refuse: Refuse) -> None:
+        """Binds the variables of a value's shape. Raises what `refuse` makes where it is not the declared shape."""
+        if info.shape is None:
+            return
+        if len(shape) != len(info.shape):
+            raise refuse(f"rank {len(shape)} was given ({list(shape)})")
+        for axis, (ref, size) in enumerate(zip(info.shape, shape)):
+            name = self._variable(ref)
+            what = f"axis {axis} has size {size} ({list(shape)} was given)"
+            if name is None:
+                self._claims.append(_Claim(ref, size, what, refuse))
+            elif self.known.setdefault(name, size) != size:
+                raise refuse(f"{what}, but {name} is {self.known[name]} by {self._owners[name]!r}")
+            else:
+                self._owners.setdefault(name, info.name)
+
+    def bind_elements(self, info: ValueInfo, elements: Sequence[int], refuse: Refuse) -> None:
+        """Binds `in:NAME[k]` for a value whose integers are sizes."""
+        if len(elements) != info.elements:
+            raise refuse(f"{info.elements} elements are expected, {len(elements)} were given")
+        for k, value in enumerate(elements):
+            self.known[f"in:{info.name}[{k}]"] = value
+
+    def settle(self) -> Key:
+        """Evaluates the program; checks what was claimed of sizes. Returns a key: equal keys have equal `values`.
+
+        Raises InputError where sizes do not fit together.
+        """
+        key = tuple(self.known.items())
+        if key not in self._cache:
+            while len(self._cache) >= MAX_CACHED:
+                del self._cache[next(iter(self._cache))]
+            self._cache[key] = self._evaluate()
+        self.values = self._cache[key]
+        waiting = []
+        for claim in self._claims:
+            expected = resolve(claim.ref, self.values)
+            if expected is None:
+                waiting.append(claim)
+            elif expected != claim.size:
+                raise claim.refuse(f"{claim.what}, {expected} is expected")
+        self._claims = waiting
+        for ref, message in self.plan.checks:
+            if resolve(ref, self.values) == 0:
+                raise InputError(message)
+        return key
+
+    def _evaluate(self) -> list[int | None]:
+        try:
+            return evaluate(self.plan.dims, self.known)
+        except ShapeError as e:
+            given = ", ".join(f"{k}={v}" for k, v in self.known.items())
+            raise InputError(f"these sizes do not fit the model ({given}): {e.what}") from e
+
+    def shape(self, info: ValueInfo) -> tuple[int, ...]:
+        """A value's shape. Raises ShapeError while a size of it is not known."""
+        sizes = [resolve(ref, self.values) for ref in info.shape or ()]
+        if info.shape is None or any(s is None or s < 0 for s in sizes):
+            raise ShapeError(f"the shape of {info.name!r} is {sizes} here; webrt cannot hold it")
+        return tuple(s for s in sizes if s is not None)
+
+    def _variable(self, ref: DimRef) -> str | None:
+        """The name where a size is a plain variable that no value has bound yet, or that a shape bound."""
+        if isinstance(ref, int):
+            return None
+        op, *args = self.plan.dims[ref[0]]
+        return str(args[0]) if op == "var" and not str(args[0]).startswith("in:") else None
+
+
+def size_text(program: Sequence[Sequence[Any]], ref: DimRef, depth: int = 0) -> int | str:
+    """A size for people: an int, a variable's name, or the expression (with … for its deeper parts)."""
+    if isinstance(ref, int):
+        return ref
+    op, *args = program[ref[0]]
+    if op == "var":
+        return str(args[0])
+    if depth == MAX_TEXT_DEPTH:
+        return "…"
+    operands = [str(size_text(program, (a[0],) if isinstance(a, list) else a, depth + 1)) for a in args]
+    signs = {"add": " + ", "sub": " - ", "mul": "*", "floordiv": " // ", "mod": " % "}
+    return f"({signs[op].join(operands)})" if op in signs else f"{op}({', '.join(operands)})"
+
+
+def declared(plan: Plan, info: ValueInfo) -> str:
+    """A value for people: `x: float32[batch, 3]`."""
+    if info.shape is None:
+        return f"{info.name}: {info.dtype or 'no tensor'}"
+    return f"{info.name}: {info.dtype}[{', '.join(str(size_text(plan.dims, d)) for d in info.shape)}]"
