@@ -260,9 +260,14 @@ def attribute_defaults(schema: OpSchema) -> dict[str, Any]:
     found: dict[str, Any] = {}
     for name, attribute in schema.attributes.items():
         if attribute.default_value.type:
-            value = onnx.helper.get_attribute_value(attribute.default_value)
-            found[name] = value.decode() if isinstance(value, bytes) else value
+            found[name] = _decoded(onnx.helper.get_attribute_value(attribute.default_value))
     return found
+
+
+def _decoded(value: Any) -> Any:
+    if isinstance(value, bytes):
+        return value.decode("utf-8")
+    return [_decoded(v) for v in value] if isinstance(value, list) else value
 
 
 def _lookup(op_type: str, opset: int, domain: str) -> OpSchema | None:
