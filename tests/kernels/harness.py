@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from functools import lru_cache
 from typing import Any
 
@@ -11,6 +11,7 @@ import onnx
 from onnx import helper
 
 from tests.tolerance import close
+from webrt import schemas
 from webrt.compiler.compile import CompileOptions, compile_model
 from webrt.host import CpuProvider, run_model
 from webrt.plan import Plan
@@ -34,11 +35,11 @@ def node_model(
     opset: int = 20,
     domain: str = "",
     outputs: int | Sequence[bool] = 1,
-    constants: Sequence[int] = (),
-    symbolic: bool = False,
+    constants: Collection[int] = (),
+    symbolic: bool | Collection[int] = False,
 ) -> tuple[onnx.ModelProto, dict[str, Array]]:
     """A model of one node and its feeds. Inputs named in `constants` become initializers; None is an absent input;
-    `symbolic` gives every other input's dims names. `outputs`: how many, or which are wanted."""
+    `symbolic` gives the dims of all (or of these) other inputs names. `outputs`: how many, or which are wanted."""
     names = ["" if x is None else f"x{i}" for i, x in enumerate(inputs)]
     wanted = [True] * outputs if isinstance(outputs, int) else list(outputs)
     out_names = [f"y{i}" if w else "" for i, w in enumerate(wanted)]
@@ -50,13 +51,21 @@ def node_model(
         if i in constants:
             initializers.append(onnx.numpy_helper.from_array(x, f"x{i}"))
             continue
-        shape = [f"d{i}_{k}" for k in range(x.ndim)] if symbolic else list(x.shape)
+        free = symbolic if isinstance(symbolic, bool) else i in symbolic
+        shape = [f"d{i}_{k}" for k in range(x.ndim)] if free else list(x.shape)
         infos.append(helper.make_tensor_value_info(f"x{i}", helper.np_dtype_to_tensor_dtype(x.dtype), shape))
         feeds[f"x{i}"] = x
     results = [onnx.ValueInfoProto(name=n) for n in out_names if n]
     graph = helper.make_graph([node], "one_node", infos, results, initializers)
     opsets = [helper.make_opsetid("", opset)] + ([helper.make_opsetid(domain, 1)] if domain else [])
-    return helper.make_model(graph, opset_imports=opsets, ir_version=10), feeds
+    model = helper.make_model(graph, opset_imports=opsets, ir_version=10)
+    schemas.register()
+    typed = {o.name: o.type for o in onnx.shape_inference.infer_shapes(model).graph.output}
+    for result in model.graph.output:
+        result.type.CopyFrom(typed[result.name])
+        if result.type.HasField("tensor_type"):
+            result.type.tensor_type.shape.SetInParent()
+    return model, feeds
 
 
 def run_native(model: onnx.ModelProto, feeds: Mapping[str, Array], **options: Any) -> tuple[list[Array], Plan]:
@@ -78,7 +87,7 @@ def oracle(model: onnx.ModelProto, feeds: Mapping[str, Array]) -> list[Array]:
         session = ort.InferenceSession(typed.SerializeToString(), options, providers=["CPUExecutionProvider"])
         return [np.asarray(x) for x in session.run(None, dict(feeds))]
     except Exception:  # noqa: BLE001 (onnxruntime has many exception types; the host provider decides then)
-        return [np.asarray(x) for x in run_model(model, dict(feeds))]
+        return [np.asarray(x) for x in run_model(model, dict(feeds)).values()]
 
 
 def check_node(
@@ -89,20 +98,20 @@ def check_node(
     opset: int = 20,
     domain: str = "",
     outputs: int | Sequence[bool] = 1,
-    constants: Sequence[int] = (),
+    constants: Collection[int] = (),
     expected: Sequence[Array] | None = None,
     on_device: bool = True,
-    symbolic: bool = True,
+    symbolic: bool | Collection[int] = True,
     rtol: float | None = None,
     atol: float | None = None,
 ) -> Plan:
-    """Runs one node with static sizes and, unless `symbolic` is False, with all sizes free; both must match.
+    """Runs one node with static sizes and, unless `symbolic` is False, with all sizes (or those of some inputs) free.
 
     `constants`: indices of inputs that are initializers (axes, shapes, weights). `on_device`: no host step may remain.
     Returns the plan with static sizes.
     """
     first: Plan | None = None
-    for free in (False, True) if symbolic else (False,):
+    for free in (False, symbolic) if symbolic else (False,):
         model, feeds = node_model(
             op, inputs, attrs, opset=opset, domain=domain, outputs=outputs, constants=constants, symbolic=free
         )
