@@ -19,7 +19,7 @@ from webrt import dtypes
 from webrt.dims import LIMIT, check_program
 from webrt.errors import PlanError, TargetError
 from webrt.plan import ALIGN, Constant, Copy, Dispatch, HostStep, Kernel, Place, PlacedNode, Plan, Slot, ValueInfo
-from webrt.target import Target
+from webrt.target import DEFAULT_LIMITS, Target
 
 OFFSET_ALIGN = 256
 MAX_GROUPS = 65535
@@ -122,7 +122,7 @@ def _is_requirement(requires: Any) -> bool:
         isinstance(features, (list, tuple))
         and all(isinstance(f, str) for f in features)
         and isinstance(limits, Mapping)
-        and all(isinstance(k, str) and _is_int(v) for k, v in limits.items())
+        and all(k in DEFAULT_LIMITS and _is_int(v) for k, v in limits.items())
     )
 
 

@@ -1,0 +1,497 @@
+/**
+ * What a webrt plan is, without a device: its JSON checked, its sizes evaluated, and the errors of both.
+ *
+ * `evaluate` is the twin of webrt/dims.py, `parsePlan` of webrt/validate.py, `Sizes` of webrt/runtime/sizes.py: same
+ * rules, same texts. tests/unit/dim_cases.json and tests/unit/bad_plans.json are tables that both sides are tested on.
+ */
+
+const VERSION = 1;
+const LIMIT = 2 ** 53;
+const MAX_PROGRAM = 200_000;
+const MAX_GROUPS = 65535;
+const MAX_RANK = 64;
+const MAX_ELEMENTS = 1 << 20;
+const MAX_WGSL = 1 << 20;
+const MAX_KERNELS = 20_000;
+const MAX_TABLE = 1_000_000;
+const MAX_PARAMS = 1 << 28;
+const MAX_BLOCK = 16384;
+const MAX_PROTO = 1 << 26;
+const MAX_DEPTH = 32;
+const ALIGN = 256;
+
+/** What every WebGPU device guarantees. */
+const DEFAULT_LIMITS = {
+  maxStorageBuffersPerShaderStage: 8, maxUniformBuffersPerShaderStage: 12, maxUniformBufferBindingSize: 65536,
+  maxStorageBufferBindingSize: 134217728, maxBufferSize: 268435456, maxComputeWorkgroupStorageSize: 16384,
+  maxComputeInvocationsPerWorkgroup: 256, maxComputeWorkgroupSizeX: 256, maxComputeWorkgroupSizeY: 256,
+  maxComputeWorkgroupSizeZ: 64, maxComputeWorkgroupsPerDimension: 65535, minUniformBufferOffsetAlignment: 256,
+  minStorageBufferOffsetAlignment: 256,
+};
+
+/** The root of all errors; the same tree, names and texts as webrt/errors.py. */
+export class WebrtError extends Error {
+  constructor(what, { node = "", op = "", opset = null, inputs = "" } = {}) {
+    const where = [];
+    if (op) where.push(op + (opset === null ? "" : ` (opset ${opset})`));
+    if (node) where.push(`node '${node}'`);
+    if (inputs) where.push(`inputs ${inputs}`);
+    super(where.length ? `${where.join(", ")}: ${what}` : what);
+    Object.assign(this, { what, node, op, opset, inputs });
+    this.name = new.target.name;
+  }
+}
+export class PlanError extends WebrtError {}
+export class PlacementError extends WebrtError {}
+export class TargetError extends WebrtError {}
+export class KernelError extends WebrtError {}
+export class InputError extends WebrtError {}
+export class ModelError extends WebrtError {}
+export class UnsupportedType extends ModelError {}
+export class ShapeError extends ModelError {}
+export class DeviceError extends WebrtError {}
+export class NoAdapter extends DeviceError {}
+export class DeviceLost extends DeviceError {}
+export class OutOfMemory extends DeviceError {}
+
+/** Element types: bits, the JavaScript array (null: never in an array of numbers), whether devices hold them. */
+export const DTYPES = new Map(Object.entries({
+  float32: [32, Float32Array, true], uint8: [8, Uint8Array, true], int8: [8, Int8Array, true],
+  uint16: [16, Uint16Array, true], int16: [16, Int16Array, true], int32: [32, Int32Array, true],
+  int64: [64, BigInt64Array, true], string: [0, Array, false], bool: [8, Uint8Array, true],
+  float16: [16, Uint16Array, true], float64: [64, Float64Array, false], uint32: [32, Uint32Array, true],
+  uint64: [64, BigUint64Array, true], bfloat16: [16, Uint16Array, true],
+  complex64: [64, null, false], complex128: [128, null, false], float8e4m3fn: [8, null, false],
+  float8e4m3fnuz: [8, null, false], float8e5m2: [8, null, false], float8e5m2fnuz: [8, null, false],
+  uint4: [4, null, false], int4: [4, null, false], float4e2m1: [4, null, false], float8e8m0: [8, null, false],
+  uint2: [2, null, false], int2: [2, null, false],
+}).map(([name, [bits, array, onDevice]]) => [name, { bits, array, onDevice }]));
+
+export const product = (dims) => dims.reduce((a, b) => a * b, 1);
+/** Bytes of a tensor, without padding. */
+export const nbytesOf = (dtype, dims) => Math.ceil((product(dims) * DTYPES.get(dtype).bits) / 8);
+const listed = (xs) => `[${[...xs].join(", ")}]`;
+
+function whole(x) {
+  if (!(x > -LIMIT && x < LIMIT)) throw new ShapeError(`a size overflows: ${x} is beyond 2**53`);
+  return x + 0; // -0 becomes 0
+}
+
+function divisor(b) {
+  if (b === 0) throw new ShapeError("a size is divided by zero");
+  return b;
+}
+
+function broadcast(a, b) {
+  if (a === b || b === 1) return a;
+  if (a === 1) return b;
+  throw new ShapeError(`sizes ${a} and ${b} do not broadcast`);
+}
+
+function scaleF32(a, bits) {
+  const scale = new Float32Array(new Uint32Array([bits]).buffer)[0];
+  const product = Math.fround(a) * scale; // exact in a double
+  if (!(Math.abs(product) < LIMIT)) throw new ShapeError(`a size overflows: ${a} scaled by ${scale}`);
+  return Math.floor(Math.fround(product));
+}
+
+// For |a|, |b| < 2**53 a quotient that is no integer never rounds to one, so Math.floor(a / b) is exact.
+const OPS = new Map(Object.entries({
+  add: (a, b) => a + b, sub: (a, b) => a - b, mul: (a, b) => a * b,
+  floordiv: (a, b) => Math.floor(a / divisor(b)), ceildiv: (a, b) => Math.ceil(a / divisor(b)),
+  mod: (a, b) => { const r = a % divisor(b); return r !== 0 && (r < 0) !== (b < 0) ? r + b : r; },
+  min: Math.min, max: Math.max, eq: (a, b) => Number(a === b), lt: (a, b) => Number(a < b),
+  select: (c, a, b) => (c !== 0 ? a : b), broadcast, scale_f32: scaleF32,
+}));
+
+/** The value of each instruction of a size program, null where a variable is not in the Map `known`; or ShapeError. */
+export function evaluate(program, known) {
+  const values = [];
+  for (const [op, ...args] of program) {
+    if (op === "var") {
+      values.push(known.has(args[0]) ? whole(known.get(args[0])) : null);
+      continue;
+    }
+    const operands = args.map((a) => (typeof a === "number" ? a : values[a[0]]));
+    values.push(operands.includes(null) ? null : whole(OPS.get(op)(...operands)));
+  }
+  return values;
+}
+
+export const resolve = (ref, values) => (typeof ref === "number" ? ref : values[ref[0]]);
+
+/** A size for people: a number, a variable's name, or the expression. */
+export function sizeText(program, ref) {
+  if (typeof ref === "number") return ref;
+  const [op, ...args] = program[ref[0]];
+  if (op === "var") return args[0];
+  const signs = { add: " + ", sub: " - ", mul: "*", floordiv: " // ", mod: " % " };
+  const operands = args.map((a) => sizeText(program, a));
+  return op in signs ? `(${operands.join(signs[op])})` : `${op}(${operands.join(", ")})`;
+}
+
+// Records of a plan: required keys, then optional ones with their defaults.
+const RECORDS = {
+  plan: ["version dims inputs outputs values kernels slots constants steps checks placement",
+    { params_size: 0, target: {}, meta: {} }],
+  value: ["name dtype shape", { place: null, elements: 0, constant: null, contents: null }],
+  kernel: ["name wgsl hash", { requires: {} }],
+  slot: ["size label", {}],
+  constant: ["name dtype shape nbytes offset", {}],
+  dispatch: ["kind alternatives bindings params params_offset", { node: -1 }],
+  copy: ["kind source source_offset target target_offset size", { node: -1 }],
+  host: ["kind proto opsets inputs outputs", { outer: [], node: -1 }],
+  placement: ["node op provider how", { reason: "", bytes: 0 }],
+};
+
+const damaged = (why) => new PlanError(`the plan is damaged (${why}); compile the model again`);
+const isObject = (x) => typeof x === "object" && x !== null && !Array.isArray(x);
+const isInt = Number.isSafeInteger;
+const isText = (x) => typeof x === "string";
+const isIndex = (x, table) => isInt(x) && x >= 0 && x < table.length;
+const isTexts = (x) => Array.isArray(x) && x.every(isText);
+const isInts = (x) => isObject(x) && Object.values(x).every(isInt);
+
+function record(kind, x) {
+  const [required, optional] = RECORDS[kind];
+  const keys = required.split(" ");
+  if (!isObject(x)) throw damaged(`a ${kind} is no record`);
+  const missing = keys.find((k) => !Object.hasOwn(x, k));
+  const extra = Object.keys(x).find((k) => !keys.includes(k) && !Object.hasOwn(optional, k));
+  if (missing !== undefined || extra !== undefined) throw damaged(`a ${kind}: ${missing ?? extra}`);
+  return { ...optional, ...x };
+}
+
+function records(kind, list) {
+  if (!Array.isArray(list)) throw damaged(`${kind}s are no list`);
+  return list.map((x) => record(kind, x));
+}
+
+/** The plan in its JSON text, checked. Raises PlanError with the texts of webrt/validate.py. */
+export function parsePlan(text) {
+  let d;
+  try {
+    d = JSON.parse(text);
+  } catch (e) {
+    throw damaged(e.message);
+  }
+  if (!isObject(d) || !Object.hasOwn(d, "version")) throw damaged("version");
+  if (d.version !== VERSION) {
+    throw new PlanError(`the plan is of another version; compile the model again with webrt (version ${VERSION})`);
+  }
+  d = record("plan", d);
+  if (!isObject(d.values) || !Array.isArray(d.steps) || !Array.isArray(d.checks)) throw damaged("a table is missing");
+  const values = Object.entries(d.values).map(([name, v]) => [name, record("value", v)]);
+  const kinds = ["dispatch", "copy", "host"];
+  const plan = {
+    ...d, values: new Map(values), inputs: records("value", d.inputs), outputs: records("value", d.outputs),
+    kernels: records("kernel", d.kernels), slots: records("slot", d.slots),
+    constants: records("constant", d.constants), placement: records("placement", d.placement),
+    steps: d.steps.map((s) => record(kinds.includes(s?.kind) ? s.kind : "dispatch", s)),
+  };
+  if (!plan.steps.every((s) => kinds.includes(s.kind))) throw damaged("a step of an unknown kind");
+  if (!plan.checks.every((c) => Array.isArray(c) && c.length === 2)) throw damaged("a check is no pair");
+  const isRef = (x) => isInt(x) || Array.isArray(x) && x.length === 1;
+  if (!plan.slots.every((s) => isRef(s.size))) throw damaged("a slot's size is no size");
+  validate(plan);
+  return plan;
+}
+
+function need(holds, where, what) {
+  if (!holds) throw new PlanError(`${where}: ${what}; compile the model again`);
+}
+
+function validate(plan) {
+  checkProgram(plan.dims);
+  for (const key of ["inputs", "outputs", "slots", "constants", "steps", "checks", "placement"]) {
+    need(plan[key].length <= MAX_TABLE, key, "more entries than allowed");
+  }
+  need(plan.values.size <= MAX_TABLE, "values", "more entries than allowed");
+  need(plan.kernels.length <= MAX_KERNELS, "kernels", "more entries than allowed");
+  const size = plan.params_size;
+  need(isInt(size) && size >= 0 && size <= MAX_PARAMS, "params_size", "not a size, or larger than allowed");
+  const is = {
+    ref: (x) => isInt(x) || Array.isArray(x) && x.length === 1 && isIndex(x[0], plan.dims),
+    sizes: (x, most) => Array.isArray(x) && x.length <= most && x.every(is.ref),
+    multiple: (x, of) => is.ref(x) && (typeof x !== "number" || x >= 0 && x % of === 0),
+    within: (x, low, high) => is.ref(x) && (typeof x !== "number" || x >= low && x <= high),
+    place: (p) => Array.isArray(p) && p.length === 2 && (p[0] === "s" || p[0] === "c")
+      && isIndex(p[1], p[0] === "s" ? plan.slots : plan.constants),
+  };
+  checkExtras(plan, is);
+  plan.kernels.forEach((k, i) => checkKernel(k, `kernel ${i}`));
+  plan.slots.forEach((s, i) => checkSlot(s, is, `slot ${i}`));
+  checkConstants(plan.constants);
+  checkValues(plan, is);
+  const made = new Set(plan.inputs.map((v) => v.name));
+  plan.steps.forEach((step, i) => {
+    const where = `step ${i}`;
+    const node = step.node === -1 || isIndex(step.node, plan.placement);
+    need(node, where, "its node is not in the placement");
+    if (step.kind === "dispatch") checkDispatch(plan, step, is, where);
+    else if (step.kind === "copy") checkCopy(step, is, where);
+    else checkHost(plan, step, made, where);
+  });
+  for (const v of plan.outputs) need(hasSource(v, made), `output '${v.name}'`, "nothing makes it");
+}
+
+function checkProgram(program) {
+  const refuse = (k, what) => { throw new PlanError(`size instruction ${k} ${what}`); };
+  if (!Array.isArray(program) || program.length > MAX_PROGRAM) {
+    throw new PlanError("the size program is not a list, or is longer than allowed");
+  }
+  program.forEach((instruction, k) => {
+    if (!Array.isArray(instruction) || !isText(instruction[0])) refuse(k, "is malformed");
+    const [op, ...args] = instruction;
+    if (op === "var") return args.length === 1 && isText(args[0]) || refuse(k, "names no variable");
+    const isArgument = (a) => isInt(a) || Array.isArray(a) && a.length === 1 && isInt(a[0]) && a[0] >= 0 && a[0] < k;
+    const arity = op === "select" ? 3 : 2;
+    if (!OPS.has(op) || args.length !== arity || !args.every(isArgument)) refuse(k, `(${op}) is malformed`);
+    const bits = isInt(args[1]) && args[1] >= 0 && args[1] < 2 ** 32;
+    return op !== "scale_f32" || bits || refuse(k, "(scale_f32) has no bits of a float32");
+  });
+}
+
+function checkExtras(plan, is) {
+  plan.checks.forEach(([size, message], i) => {
+    need(is.ref(size) && isText(message), `check ${i}`, "not a size and a message");
+  });
+  plan.placement.forEach((p, i) => {
+    const line = isTexts([p.node, p.op, p.provider, p.how, p.reason]);
+    need(line && (p.bytes === null || isInt(p.bytes) && p.bytes >= 0), `placement ${i}`, "not a line of the report");
+  });
+  need(depth(plan.meta) <= MAX_DEPTH, "meta", "nested deeper than allowed");
+  const known = ["name", "kind", "vendor", "architecture", "limits", "features", "subgroup_sizes"];
+  const { target } = plan;
+  need(isObject(target) && Object.keys(target).every((k) => known.includes(k)) && isInts(target.limits ?? {})
+    && isTexts(target.features ?? []), "target", "not a target description");
+}
+
+function depth(x, level = 0) {
+  if (level > MAX_DEPTH || typeof x !== "object" || x === null) return level;
+  return Object.values(x).reduce((most, y) => Math.max(most, depth(y, level + 1)), level + 1);
+}
+
+function checkKernel(kernel, where) {
+  need(isTexts([kernel.name, kernel.wgsl, kernel.hash]), where, "its name, text and hash are not texts");
+  need(kernel.wgsl.length <= MAX_WGSL, where, "its text is longer than allowed");
+  const r = kernel.requires;
+  const known = isObject(r) && Object.keys(r).every((k) => k === "features" || k === "limits");
+  const limits = isInts(r?.limits ?? {}) && Object.keys(r?.limits ?? {}).every((k) => Object.hasOwn(DEFAULT_LIMITS, k));
+  need(known && limits && isTexts(r.features ?? []), where, "its requirements are malformed");
+  kernel.layout = kernelLayout(kernel.wgsl);
+}
+
+/** What a kernel's text declares: words of its parameter block, and "r" or "w" for @binding(1) … */
+function kernelLayout(wgsl) {
+  const storage = /@group\(0\) @binding\((\d+)\) var<storage, (read|read_write)>/g;
+  const found = [...wgsl.matchAll(storage)];
+  need(found.every((m, i) => m[1] === String(i + 1)), "kernel", "its storage bindings are not numbered from 1");
+  const words = wgsl.match(/struct Params \{([^}]*)\}/)?.[1].split(":").length - 1 || 0;
+  const declared = wgsl.includes("@group(0) @binding(0) var<uniform> p: Params;");
+  need(declared === words > 0, "kernel", "its parameter block is not declared as one");
+  return { words, access: found.map((m) => (m[2] === "read" ? "r" : "w")).join("") };
+}
+
+function checkSlot(slot, is, where) {
+  need(is.ref(slot.size) && isText(slot.label), where, "not a size and a label");
+  const fits = typeof slot.size !== "number" || slot.size >= 16 && slot.size % 16 === 0;
+  need(fits, where, "its size is not a multiple of 16, at least 16");
+}
+
+function checkConstants(constants) {
+  let end = 0;
+  constants.forEach((c, i) => {
+    const where = `constant ${i}`;
+    need(isText(c.name) && DTYPES.has(c.dtype), where, "its name or type is not known");
+    const shape = Array.isArray(c.shape) && c.shape.length <= MAX_RANK && c.shape.every((d) => isInt(d) && d >= 0);
+    need(shape, where, "its shape is malformed");
+    need(isInt(c.nbytes) && c.nbytes === nbytesOf(c.dtype, c.shape), where, "its bytes do not fit its shape");
+    need(isInt(c.offset) && c.offset % 16 === 0, where, "its offset is not a multiple of 16");
+    need(c.offset >= end, where, "it overlaps the one before");
+    end = c.offset + c.nbytes;
+  });
+  need(end < LIMIT, "constants", "more bytes than allowed");
+}
+
+function checkValues(plan, is) {
+  for (const kind of ["input", "output"]) {
+    const infos = plan[`${kind}s`];
+    infos.forEach((v, i) => checkValue(plan, v, is, `${kind} ${i}`));
+    need(new Set(infos.map((v) => v.name)).size === infos.length, `${kind}s`, "a name occurs twice");
+  }
+  for (const [name, v] of plan.values) {
+    checkValue(plan, v, is, `value '${name}'`);
+    need(v.name === name, `value '${name}'`, "it has another name");
+  }
+}
+
+function checkValue(plan, v, is, where) {
+  need(isText(v.name) && (v.dtype === "" || DTYPES.has(v.dtype)), where, "its name or type is not known");
+  need(v.shape === null || is.sizes(v.shape, MAX_RANK), where, "its shape is malformed");
+  need(v.contents === null || is.sizes(v.contents, MAX_ELEMENTS), where, "its contents are malformed");
+  const elements = isInt(v.elements) && v.elements >= 0 && v.elements <= MAX_ELEMENTS;
+  need(elements, where, "its number of elements is out of range");
+  need(v.place === null || is.place(v.place), where, "a place is out of range");
+  need(v.place === null || DTYPES.get(v.dtype)?.onDevice, where, "its type is never on a device");
+  need(v.constant === null || isIndex(v.constant, plan.constants), where, "its constant is out of range");
+}
+
+function checkDispatch(plan, step, is, where) {
+  need(Array.isArray(step.alternatives) && step.alternatives.length > 0, where, "it has no kernel");
+  need(Array.isArray(step.bindings) && Array.isArray(step.params), where, "its bindings or params are no list");
+  const access = checkBindings(plan, step, is, where);
+  for (const a of step.alternatives) {
+    need(Array.isArray(a) && a.length === 4, where, "an alternative is not a kernel and three group counts");
+    need(isIndex(a[0], plan.kernels), where, "its kernel is out of range");
+    const counts = a.slice(1).every((n) => is.within(n, 0, MAX_GROUPS));
+    need(counts, where, `a group count is not a size up to ${MAX_GROUPS}`);
+    const { layout } = plan.kernels[a[0]];
+    const words = step.params.length;
+    need(layout.access === access, where, `its kernel binds '${layout.access}', the step '${access}'`);
+    need(layout.words === words, where, `its kernel takes ${layout.words} params, the step has ${words}`);
+  }
+  const met = step.alternatives.some((a) => !lacks(targetOf(plan), plan.kernels[a[0]].requires));
+  need(met, where, "the target meets the requirements of no kernel");
+  const words = step.params.length <= MAX_BLOCK && step.params.every((w) => is.within(w, -(2 ** 31), 2 ** 32 - 1));
+  need(words, where, "a parameter is not a 32-bit size");
+  const at = step.params_offset;
+  need(isInt(at) && at >= 0 && at % ALIGN === 0, where, "its params offset is not a multiple of 256");
+  const inside = !step.params.length || at + 4 * step.params.length <= plan.params_size;
+  need(inside, where, "its params lie outside the block");
+}
+
+function checkBindings(plan, step, is, where) {
+  const limit = targetOf(plan).limits.maxStorageBuffersPerShaderStage;
+  const count = step.bindings.length;
+  need(count <= limit, where, `it binds ${count} storage buffers, the target has ${limit}`);
+  const seen = { r: new Set(), w: new Set() };
+  for (const b of step.bindings) {
+    need(Array.isArray(b) && b.length === 3 && (b[1] === "r" || b[1] === "w"), where, "a binding is malformed");
+    const [place, access, offset] = b;
+    need(is.place(place), where, "a place is out of range");
+    need(is.multiple(offset, ALIGN), where, "a binding's offset is not a multiple of 256");
+    need(access === "r" || place[0] === "s", where, "it writes a constant");
+    need(access === "r" || !seen.w.has(String(place)), where, "it binds a buffer twice that it writes");
+    seen[access].add(String(place));
+  }
+  need(![...seen.w].some((p) => seen.r.has(p)), where, "it binds a buffer both read-only and written");
+  return step.bindings.map((b) => b[1]).join("");
+}
+
+function checkCopy(step, is, where) {
+  need(is.place(step.source) && is.place(step.target), where, "a place is out of range");
+  need(step.target[0] === "s", where, "it writes a constant");
+  need(String(step.source) !== String(step.target), where, "it copies within one buffer");
+  const sizes = [step.source_offset, step.target_offset, step.size];
+  need(sizes.every((x) => is.multiple(x, 4)), where, "an offset or a size is not a multiple of 4");
+}
+
+function checkHost(plan, step, made, where) {
+  const base64 = /^(?:[A-Za-z0-9+/]{4})*(?:[A-Za-z0-9+/]{2}==|[A-Za-z0-9+/]{3}=)?$/;
+  const proto = isText(step.proto) && step.proto.length <= MAX_PROTO && base64.test(step.proto);
+  need(proto, where, "its node is not base64, or longer than allowed");
+  need(isInts(step.opsets), where, "its opsets are malformed");
+  need([step.inputs, step.outputs, step.outer].every(isTexts), where, "its names are malformed");
+  const read = [...step.inputs, ...step.outer].filter((n) => n);
+  for (const n of [...read, ...step.outputs]) {
+    need(!n || plan.values.has(n), where, `the value '${n}' is not known`);
+  }
+  for (const n of read) need(hasSource(plan.values.get(n), made), where, `nothing makes the value '${n}' before`);
+  step.outputs.forEach((n) => made.add(n));
+}
+
+const hasSource = (v, made) => made.has(v.name) || v.place !== null || v.constant !== null || v.contents !== null;
+
+const targetOf = (plan) => ({
+  name: plan.target.name ?? "webgpu",
+  features: new Set(plan.target.features),
+  limits: { ...DEFAULT_LIMITS, ...plan.target.limits },
+});
+
+/** Why a target { name, features, limits } does not meet a kernel's requirements; "" where it does. */
+export function lacks(target, requires) {
+  const feature = (requires.features ?? []).find((f) => !target.features.has(f));
+  if (feature !== undefined) return `feature '${feature}' is needed, the target '${target.name}' lacks it`;
+  const short = Object.entries(requires.limits ?? {}).find(([name, least]) => target.limits[name] < least);
+  if (short === undefined) return "";
+  return `${short[0]} of ${short[1]} is needed, the target '${target.name}' has ${target.limits[short[0]]}`;
+}
+
+/** The sizes of one run: variables bound from what is fed and made on the host, and what the plan computes of them. */
+export class Sizes {
+  known = new Map();
+  values = [];
+  #owners = new Map();
+  #claims = [];
+
+  constructor(plan) {
+    this.plan = plan;
+  }
+
+  /** Binds the variables of a value's shape; `refuse(text)` makes the error where the shape is not the declared one. */
+  bind(info, dims, refuse) {
+    if (info.shape === null) return;
+    if (dims.length !== info.shape.length) throw refuse(`rank ${dims.length} was given (${listed(dims)})`);
+    info.shape.forEach((ref, axis) => {
+      const what = `axis ${axis} has size ${dims[axis]} (${listed(dims)} was given)`;
+      const name = this.#variable(ref);
+      if (name === null) {
+        this.#claims.push({ ref, size: dims[axis], what, refuse });
+      } else if (!this.known.has(name)) {
+        this.known.set(name, dims[axis]);
+        this.#owners.set(name, info.name);
+      } else if (this.known.get(name) !== dims[axis]) {
+        throw refuse(`${what}, but ${name} is ${this.known.get(name)} by '${this.#owners.get(name)}'`);
+      }
+    });
+  }
+
+  /** Binds `in:NAME[k]` for a value whose integers are sizes. */
+  bindElements(info, elements, refuse) {
+    if (elements.length !== info.elements) {
+      throw refuse(`${info.elements} elements are expected, ${elements.length} were given`);
+    }
+    elements.forEach((value, k) => this.known.set(`in:${info.name}[${k}]`, value));
+  }
+
+  /** Evaluates the program and checks what was claimed of sizes; returns a key: equal keys have equal `values`. */
+  settle() {
+    try {
+      this.values = evaluate(this.plan.dims, this.known);
+    } catch (e) {
+      if (!(e instanceof ShapeError)) throw e;
+      const given = [...this.known].map(([k, v]) => `${k}=${v}`).join(", ");
+      throw new InputError(`these sizes do not fit the model (${given}): ${e.what}`);
+    }
+    this.#claims = this.#claims.filter(({ ref, size, what, refuse }) => {
+      const expected = resolve(ref, this.values);
+      if (expected !== null && expected !== size) throw refuse(`${what}, ${expected} is expected`);
+      return expected === null;
+    });
+    const failed = this.plan.checks.find(([size]) => resolve(size, this.values) === 0);
+    if (failed) throw new InputError(failed[1]);
+    return JSON.stringify([...this.known]);
+  }
+
+  /** A value's shape; ShapeError while a size of it is not known. */
+  shape(info) {
+    const dims = info.shape?.map((ref) => resolve(ref, this.values));
+    if (!dims?.every((d) => d !== null && d >= 0)) {
+      throw new ShapeError(`the shape of '${info.name}' is ${listed(dims ?? [])} here; webrt cannot hold it`);
+    }
+    return dims;
+  }
+
+  #variable(ref) {
+    if (typeof ref === "number") return null;
+    const [op, name] = this.plan.dims[ref[0]];
+    return op === "var" && !name.startsWith("in:") ? name : null;
+  }
+}
+
+/** A value for people: `x: float32[batch, 3]`. */
+export function declared(plan, info) {
+  if (info.shape === null) return `${info.name}: ${info.dtype || "no tensor"}`;
+  return `${info.name}: ${info.dtype}${listed(info.shape.map((d) => sizeText(plan.dims, d)))}`;
+}
