@@ -20,7 +20,7 @@ from webrt.lowering import Builder, Info, Shape, normalize_axis, op, require
 from webrt.ops import args
 from webrt.ops.rows import Fold, Rows, fold_rows
 
-_NUMBERS = (T.F32, T.F16, T.BF16, T.I32, T.U32, T.I64, T.U64)
+NUMBERS = (T.F32, T.F16, T.BF16, T.I32, T.U32, T.I64, T.U64)
 
 
 def reduced_axes(n: Node) -> tuple[int, ...]:
@@ -52,7 +52,8 @@ def accumulator(dtype: DType | None) -> DType:
     return T.I32 if dtype in T.SIGNED else T.U32
 
 
-def _sum(acc: DType, term: str) -> Fold:
+def sum_fold(acc: DType, term: str) -> Fold:
+    """Σ of `term` over the elements `v`."""
     if acc in T.INTS64:
         add = "i64_add(a, {})"
         return Fold(acc, "vec2<u32>(0u, 0u)", add.format(term), add.format("v"))
@@ -69,7 +70,8 @@ def _magnitude(acc: DType) -> str:
     return "select(v, i64_neg(v), (v.y >> 31u) == 1u)" if acc == T.I64 else "abs(v)"
 
 
-def _product(acc: DType) -> Fold:
+def product_fold(acc: DType) -> Fold:
+    """The product of the elements."""
     if acc in T.INTS64:
         return Fold(acc, "vec2<u32>(1u, 0u)", "i64_mul(a, v)", "i64_mul(a, v)")
     return Fold(acc, "Acc(1)", "a * v", "a * v")
@@ -98,7 +100,7 @@ def extreme(dtype: DType | None, largest: bool) -> Fold:
 def _mean(acc: DType) -> Fold:
     if acc in T.INTS64:
         raise UnsupportedType(f"the mean of {acc} needs 64-bit division")
-    fold = _sum(acc, "v")
+    fold = sum_fold(acc, "v")
     if acc != T.F32:
         return replace(fold, finish=f"a / {acc.wgsl}(p.length)")
     mean = "select(a / f32(p.length), bitcast<f32>(p.nan), p.length == 0u)"
@@ -121,13 +123,13 @@ def reduce_to(b: Builder, n: Node, make: Fold) -> None:
 
 @op("ReduceSum", "ReduceL1", "ReduceSumSquare", "ReduceProd", "ReduceMean", shape=_shape)
 def reduce_sum(n: Node, b: Builder) -> None:
-    require([n.input(0)], *_NUMBERS)
+    require([n.input(0)], *NUMBERS)
     acc = accumulator(n.input(0).dtype)
     make = {
-        "ReduceSum": lambda: _sum(acc, "v"),
-        "ReduceL1": lambda: _sum(acc, _magnitude(acc)),
-        "ReduceSumSquare": lambda: _sum(acc, _square(acc)),
-        "ReduceProd": lambda: _product(acc),
+        "ReduceSum": lambda: sum_fold(acc, "v"),
+        "ReduceL1": lambda: sum_fold(acc, _magnitude(acc)),
+        "ReduceSumSquare": lambda: sum_fold(acc, _square(acc)),
+        "ReduceProd": lambda: product_fold(acc),
         "ReduceMean": lambda: _mean(acc),
     }
     reduce_to(b, n, make[n.op_type]())
@@ -135,7 +137,7 @@ def reduce_sum(n: Node, b: Builder) -> None:
 
 @op("ReduceMax", "ReduceMin", shape=_shape)
 def reduce_extreme(n: Node, b: Builder) -> None:
-    require([n.input(0)], *_NUMBERS, T.I8, T.U8, T.BOOL)
+    require([n.input(0)], *NUMBERS, T.I8, T.U8, T.BOOL)
     reduce_to(b, n, extreme(n.input(0).dtype, n.op_type == "ReduceMax"))
 
 
@@ -143,7 +145,7 @@ def reduce_extreme(n: Node, b: Builder) -> None:
 def reduce_root(n: Node, b: Builder) -> None:
     _float_only(n)
     square = n.op_type == "ReduceL2"
-    reduce_to(b, n, replace(_sum(T.F32, "v * v"), finish="sqrt(a)") if square else _logarithm(_sum(T.F32, "v")))
+    reduce_to(b, n, replace(sum_fold(T.F32, "v * v"), finish="sqrt(a)") if square else _logarithm(sum_fold(T.F32, "v")))
 
 
 @op("ReduceLogSumExp", shape=_shape)
@@ -152,7 +154,7 @@ def reduce_log_sum_exp(n: Node, b: Builder) -> None:
     x = n.input(0)
     rows = Rows.of(x.known_shape, reduced_axes(n))
     top = row_tops(b, x, rows)
-    fold = _logarithm(_sum(T.F32, "exp(v - c)"), " + c")
+    fold = _logarithm(sum_fold(T.F32, "exp(v - c)"), " + c")
     fold_rows(b, n.output(), x, rows, fold, context=top, name="reducelogsumexp")
 
 
@@ -169,6 +171,6 @@ def row_sums(
 ) -> Value:  # fmt: skip
     """The f32 sum of `term` (over element `v` and context `c`) of each row, through `finish` (over the sum `a`)."""
     out = out or b.temp(T.F32, (rows.count,))
-    fold = replace(_sum(T.F32, term), finish=finish, params=params or {})
+    fold = replace(sum_fold(T.F32, term), finish=finish, params=params or {})
     fold_rows(b, out, x, rows, fold, context=context, name=name)
     return out

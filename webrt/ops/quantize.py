@@ -1,0 +1,172 @@
+"""QuantizeLinear, DequantizeLinear and DynamicQuantizeLinear: per tensor, per axis and blocked.
+
+y = saturate(round_half_even(x / scale) + zero_point); the quotient is rounded to the type that the operator names (its
+`precision`, else the scale's). NaN gives the smallest value, as numpy's casts do. Source: the ONNX operator texts.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping
+from dataclasses import dataclass, field, replace
+
+from webrt import dims as D
+from webrt import dtypes as T
+from webrt.dims import Dim
+from webrt.dtypes import DType
+from webrt.errors import NotConstant
+from webrt.ir import Node, Value, dtype_of
+from webrt.lowering import Builder, Info, normalize_axis, op, require
+from webrt.ops.reduce import extreme
+from webrt.ops.rows import Rows, fold_rows
+
+MS = "com.microsoft"
+_QUANTIZED = (T.I8, T.U8, T.I16, T.U16)
+
+_ROUNDED = {
+    T.F16: ("unpack2x16float(f16_bits({})).x", ("half",)),
+    T.BF16: ("bitcast<f32>(bf16_bits({}) << 16u)", ("half",)),
+}
+"""How a quotient is rounded to a narrow type, and the library for it."""
+
+
+@dataclass
+class _Source:
+    """What a kernel reads and how: the pieces of its text for scale and zero point."""
+
+    scale: str
+    zero: str
+    reads: dict[str, Value] = field(default_factory=dict)
+    params: dict[str, Dim | float] = field(default_factory=dict)
+    fns: list[str] = field(default_factory=list)
+
+
+def _source(n: Node) -> _Source:
+    """Scalars that are constants go into the params, all else into buffers read at `at(i)`."""
+    scale, zero = n.input(1), n.input(2) if n.has(2) else None
+    require([scale], *T.FLOATS, T.I32)
+    require([zero], *T.INTS32)
+    out = _Source("", "0")
+    if scale.static_shape is not None and math.prod(scale.static_shape) == 1:
+        try:
+            out.params["scale"] = float(n.const(1).astype("float32").flat[0])
+            out.params["zero"] = int(n.const(2).flat[0]) if zero is not None else 0
+            out.scale, out.zero = "bitcast<f32>(p.scale)", "i32(p.zero)"
+            return out
+        except NotConstant:
+            out.params, place = {}, "0u"
+    else:
+        place = "at(i)"
+        _place(n, out)
+    out.reads["scale"], out.scale = scale, f"f32(load_scale({place}))"
+    if zero is not None:
+        out.reads["zero"], out.zero = zero, f"i32(load_zero({place}))"
+    return out
+
+
+def _place(n: Node, out: _Source) -> None:
+    """`at(i)`: which scale belongs to element i."""
+    shape, scale = n.input(0).known_shape, n.input(1).known_shape
+    axis = normalize_axis(n.attr("axis", 1), len(shape))
+    if len(scale) == 1:
+        rows = Rows.of(shape, [k for k in range(len(shape)) if k != axis])
+        out.params |= rows.sizes("at")
+        out.fns.append(rows.index("at", "at"))
+        return
+    out.params |= {
+        "inner": D.prod(shape[axis + 1 :]), "size": shape[axis], "blocks": scale[axis], "block": n.attr("block_size"),
+    }  # fmt: skip
+    out.fns.append(
+        "fn at(i: u32) -> u32 {\n  let c = i / p.inner;\n"
+        "  return ((c / p.size) * p.blocks + (c % p.size) / p.block) * p.inner + i % p.inner;\n}"
+    )
+
+
+def _quantized(n: Node) -> DType:
+    if n.has(2):
+        found = n.input(2).dtype
+        return found if found is not None else T.U8
+    return dtype_of(n.attr("output_dtype", 0) or T.U8.code)
+
+
+def _quantize_shape(n: Node) -> list[Info]:
+    return [(_quantized(n), n.input(0).shape)]
+
+
+@op("QuantizeLinear", shape=_quantize_shape, domain=MS)
+@op("QuantizeLinear", shape=_quantize_shape)
+def quantize_linear(n: Node, b: Builder) -> None:
+    x, out = n.input(0), n.output()
+    require([x], *T.FLOATS, T.I32)
+    require([out], *_QUANTIZED)
+    precision = dtype_of(n.attr("precision", 0) or (n.input(1).dtype or T.F32).code)
+    s = _source(n)
+    text, use = _ROUNDED.get(precision, ("{}", ()))
+    quotient = text.format(f"(f32(load_x(i)) / {s.scale})")
+    b.map(
+        out, f"return Out(quantize({quotient}, {s.zero}));", reads={"x": x, **s.reads},
+        params={**s.params, **_range(out.dtype)}, fns=[*s.fns, _QUANTIZE], use=(*use, "nan"), name="quantize",
+    )  # fmt: skip
+
+
+_QUANTIZE = """fn quantize(quotient: f32, zero: i32) -> i32 {
+  let low = i32(p.low) - zero;
+  let high = i32(p.high) - zero;
+  if (is_nan(quotient)) { return low + zero; }
+  return i32(clamp(round(quotient), f32(low), f32(high))) + zero;
+}"""
+
+
+def _range(dtype: DType | None) -> Mapping[str, Dim]:
+    """The smallest and the largest quantized value."""
+    bits = dtype.bits if dtype is not None else 8
+    low = -(2 ** (bits - 1)) if dtype in T.SIGNED else 0
+    return {"low": low, "high": low + 2**bits - 1}
+
+
+def _dequantize_shape(n: Node) -> list[Info]:
+    asked = n.attr("output_dtype", 0)
+    return [(dtype_of(asked) if asked else n.input(1).dtype, n.input(0).shape)]
+
+
+@op("DequantizeLinear", shape=_dequantize_shape, domain=MS)
+@op("DequantizeLinear", shape=_dequantize_shape)
+def dequantize_linear(n: Node, b: Builder) -> None:
+    x = n.input(0)
+    require([x], *_QUANTIZED, T.I32)
+    require([n.output()], *T.FLOATS)
+    s = _source(n)
+    b.map(
+        n.output(), f"return f32(i32(load_x(i)) - {s.zero}) * {s.scale};", reads={"x": x, **s.reads}, params=s.params,
+        fns=s.fns, name="dequantize",
+    )  # fmt: skip
+
+
+def _dynamic_shape(n: Node) -> list[Info]:
+    infos: list[Info] = [(T.U8, n.input(0).shape), (T.F32, ()), (T.U8, ())]
+    return infos[: len(n.outputs)]
+
+
+@op("DynamicQuantizeLinear", shape=_dynamic_shape)
+def dynamic_quantize_linear(n: Node, b: Builder) -> None:
+    x = n.input(0)
+    require([x], T.F32)
+    rows = Rows.of(x.known_shape, range(x.rank))
+    low, high = b.temp(T.F32, ()), b.temp(T.F32, ())
+    for out, largest in ((low, False), (high, True)):
+        fold_rows(b, out, x, rows, replace(extreme(T.F32, largest), params={"first": 0.0}), name="range")
+    scale = n.output(1) if n.wants(1) else b.temp(T.F32, ())
+    zero = n.output(2) if n.wants(2) else b.temp(T.U8, ())
+    b.map(
+        scale, "let width = load_high(0u) - load_low(0u);\nreturn select(width / 255.0, 1.0, width == 0.0);",
+        reads={"low": low, "high": high}, name="dynamic_scale",
+    )  # fmt: skip
+    b.map(
+        zero, "return u32(round(clamp(-load_low(0u) / load_scale(0u), 0.0, 255.0)));",
+        reads={"low": low, "scale": scale}, name="dynamic_zero",
+    )  # fmt: skip
+    b.map(
+        n.output(), "return u32(quantize(load_x(i) / load_scale(0u), i32(load_zero(0u))));",
+        reads={"x": x, "scale": scale, "zero": zero}, params=_range(T.U8), fns=[_QUANTIZE], use=("nan",),
+        name="dynamic_quantize",
+    )  # fmt: skip

@@ -1,0 +1,100 @@
+"""TopK by counting: an element's place in the order is the number of elements that come before it.
+
+Rows are cut into chunks. Each chunk is ordered by counting within it; then an element's place in the row is its place
+in its own chunk plus, for each other chunk, how many there come before it (a binary search). A sorting network's
+number of stages would have to be known before the run. Equal elements keep their order; NaN counts as the largest.
+"""
+
+from __future__ import annotations
+
+from webrt import dims as D
+from webrt import dtypes as T
+from webrt.dims import Dim
+from webrt.dtypes import DType
+from webrt.ir import Node, Value
+from webrt.lowering import Builder, Info, Variant, grid, normalize_axis, op, require
+from webrt.ops.rows import Rows
+
+CHUNK = 256
+"""Elements that are ordered by counting all pairs."""
+MAX_CHUNKS = 2000
+MAX_LENGTH = 2**26
+
+
+def _k(n: Node) -> Dim:
+    return n.dims(1)[0] if n.opset >= 10 else int(n.attr("k"))
+
+
+def _shape(n: Node) -> list[Info]:
+    x = n.input(0)
+    shape = list(x.known_shape)
+    shape[normalize_axis(n.attr("axis"), len(shape))] = _k(n)
+    infos: list[Info] = [(x.dtype, tuple(shape)), (T.I64, tuple(shape))]
+    return infos[: len(n.outputs)]
+
+
+@op("TopK", shape=_shape)
+def top_k(n: Node, b: Builder) -> None:
+    x, k = n.input(0), _k(n)
+    require([x], T.F32, T.F16, T.BF16, *T.INTS32, *T.INTS64)
+    axis = normalize_axis(n.attr("axis"), x.rank)
+    rows = Rows.of(x.known_shape, [axis])
+    b.check(D.lt(k, D.add(rows.length, 1)), "TopK with k beyond the size of its axis")
+    b.check(D.lt(-1, k), "TopK with a negative k")
+    b.check(D.lt(rows.length, MAX_LENGTH), f"TopK along more than {MAX_LENGTH} elements")
+    order = b.temp(T.U32, (rows.count, k))
+    _order(b, order, x, rows, k, bool(n.attr("largest", 1)))
+    kept = Rows.of([k if a == axis else d for a, d in enumerate(x.known_shape)], [axis])
+    _write(b, n, order, x, rows, kept, k)
+
+
+def _order(b: Builder, order: Value, x: Value, rows: Rows, k: Dim, largest: bool) -> None:
+    """order[row, j]: which element of the row comes at place j < k."""
+    chunk = D.maximum(CHUNK, D.ceildiv(rows.length, MAX_CHUNKS))
+    chunks = D.ceildiv(rows.length, chunk)
+    total = D.mul(rows.count, rows.length)
+    params: dict[str, Dim] = {"n": total, **rows.params(), "chunk": chunk, "k": k}
+    fns, use = [*rows.walk(), *_keys(x.dtype, largest)], ("nan",) if x.dtype in T.FLOATS else ()
+    one = isinstance(chunks, int) and chunks <= 1
+    sorted_chunks = order if one else b.temp(T.U32, (rows.count, rows.length))
+    variant = Variant("topk_chunk", grid(total), consts={"ONE": one}, fns=fns, use=use)
+    b.launch(variant, reads={"x": x}, writes={"out": sorted_chunks}, params=params, name="topk_chunk")
+    if not one:
+        b.launch(
+            Variant("topk_merge", grid(total), fns=fns, use=use),
+            reads={"x": x, "sorted": sorted_chunks}, writes={"out": order}, params=params, name="topk_merge",
+        )  # fmt: skip
+
+
+def _write(b: Builder, n: Node, order: Value, x: Value, rows: Rows, kept: Rows, k: Dim) -> None:
+    params = {**rows.params(), **kept.sizes("o"), "k": k}
+    fns = [kept.index("out_row", "o"), kept.index("out_place", "o", kind=True)]
+    chosen = "let row = out_row(i);\nlet at = load_order(row * p.k + out_place(i));\n"
+    if n.wants(0):
+        text = f"{chosen}return load_x(row_base(row) + row_at(at));"
+        reads = {"x": x, "order": order}
+        b.map(n.output(0), text, reads=reads, params=params, fns=[*rows.walk(), *fns], name="topk_values")
+    if n.wants(1):
+        text = f"{chosen}return vec2<u32>(at, 0u);"
+        b.map(n.output(1), text, reads={"order": order}, params=params, fns=fns, name="topk_indices")
+
+
+def _keys(dtype: DType | None, largest: bool) -> list[str]:
+    """`key(v)`: unsigned words in the order of the elements; `before(a, c)`: whether key a comes before key c."""
+    if dtype in T.INTS64:
+        flip = "vec2<u32>(v.x, v.y ^ 0x80000000u)" if dtype == T.I64 else "v"
+        word, less = "vec2<u32>", "u64_lt({}, {})"
+    else:
+        flip = {"f32": _FLOAT_KEY, "i32": "bitcast<u32>(v) ^ 0x80000000u"}.get(dtype.wgsl if dtype else "", "v")
+        word, less = "u32", "{} < {}"
+    text = less.format("c", "a") if largest else less.format("a", "c")
+    return [
+        f"alias Key = {word};",
+        f"fn key(v: X) -> Key {{ return {flip}; }}",
+        f"fn before(a: Key, c: Key) -> bool {{ return {text}; }}",
+    ]
+
+
+_FLOAT_KEY = """select(
+    select(bitcast<u32>(v) | 0x80000000u, ~bitcast<u32>(v), bitcast<u32>(v) > 0x80000000u), 0xffffffffu, is_nan(v))"""
+"""Negative numbers with all bits flipped, others with the sign bit set: both zeros give one key."""
