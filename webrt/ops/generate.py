@@ -60,10 +60,9 @@ def _range_count(n: Node) -> Dim:
         if not all(isinstance(x, (int, float)) and math.isfinite(x) for x in (start, limit, delta)):
             raise NotConstant("the length of a Range of floats is not known before the run")
         return max(math.ceil((float(limit) - float(start)) / float(delta)), 0)  # type: ignore[arg-type]
-    if not isinstance(delta, int):
-        raise NotConstant("the step of a Range is not known before the run")
-    distance = D.sub(limit, start) if delta > 0 else D.sub(start, limit)
-    return D.maximum(D.ceildiv(distance, abs(delta)), 0)
+    if isinstance(delta, int) and delta < 0:
+        start, limit, delta = limit, start, -delta
+    return D.maximum(D.ceildiv(D.sub(limit, start), delta), 0)
 
 
 def _one_hot_axis(n: Node) -> int:

@@ -41,7 +41,8 @@ def reshaped(shape: Sequence[Dim], target: Sequence[Dim], allowzero: bool) -> tu
             continue
         if known == 0 or (isinstance(total, int) and isinstance(known, int) and total % known and t == -1):
             raise ShapeError(f"{total} elements cannot take the shape {list(target)}")
-        out.append(D.select(D.eq(t, -1), D.floordiv(total, known), k))
+        divisor = known if t == -1 else D.maximum(known, 1)  # where t is no -1, the quotient is not used
+        out.append(D.select(D.eq(t, -1), D.floordiv(total, divisor), k))
     if isinstance(total, int) and all(isinstance(d, int) for d in out) and D.prod(out) != total:
         raise ShapeError(f"{total} elements cannot take the shape {list(target)}")
     return tuple(out)
