@@ -18,7 +18,7 @@ import onnx.defs
 from webrt import dims as D
 from webrt.dims import Dim
 from webrt.dtypes import BY_CODE, DType
-from webrt.errors import InvalidModel, NotConstant
+from webrt.errors import InvalidModel, ModelError, NotConstant
 
 
 @dataclass(eq=False)
@@ -71,7 +71,9 @@ class Value:
 
 @dataclass(eq=False)
 class Node:
-    """An operator's call. `opset` is the version of `domain` that the model imports. Absent inputs are None."""
+    """An operator's call. `opset` is the version of `domain` that the model imports. Absent inputs are None.
+
+    `declined`: why the operator's own shape function could not tell the outputs' sizes."""
 
     op_type: str
     domain: str
@@ -82,6 +84,7 @@ class Node:
     attrs: dict[str, onnx.AttributeProto] = field(default_factory=dict)
     outer: list[Value] = field(default_factory=list)
     sources: tuple[str, ...] = ()
+    declined: ModelError | None = None
 
     @property
     def op(self) -> str:

@@ -35,7 +35,7 @@ def test_null(name: str) -> None:
     """The plan is valid, its sizes evaluate, and every node is placed as expected.toml says."""
     case = C.cases()[name]
     if name in C.expected()["fails"]:
-        with pytest.raises(Exception):  # noqa: B017, PT011 (listed with its reason; the kind is the reason's)
+        with pytest.raises(Exception):  # noqa: B017 (listed with its reason; the kind is the reason's)
             C.compare(case, run_native(case).outputs)
         return
     assert run_null(case) == C.expected_kind(name), f"{name}: update expected.toml with tests.conformance.update"

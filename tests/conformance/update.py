@@ -15,9 +15,9 @@ from webrt.errors import WebrtError
 
 def main() -> None:
     warnings.simplefilter("ignore")
-    groups: dict[str, dict[str, list[str]]] = {k: defaultdict(list) for k in ("metadata", "cpu", "fails", "random")}
-    known = C.expected() if C.EXPECTED.exists() else {"random": {}, "fails": {}}
-    for key in ("random",):
+    groups: dict[str, dict[str, list[str]]] = {k: defaultdict(list) for k in C.KEYS}
+    known = C.expected()
+    for key in ("random", "rounded"):
         for name, reason in known[key].items():
             groups[key][reason].append(name)
     all_cases = C.cases()

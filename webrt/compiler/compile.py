@@ -47,8 +47,8 @@ logger = logging.getLogger("webrt")
 class CompileOptions:
     """`providers`: "webgpu", "cpu" in order of preference. `known_inputs`: elements of graph inputs, or new ones for
     initializers. `free_dims`: sizes of named dims. `optimized_path`: where to write the optimised model. `strict`: a
-    node on the CPU is a PlacementError. `external_data`: bytes by location, for models given as bytes. `disabled`: names
-    of passes.
+    node on the CPU is a PlacementError. `external_data`: bytes by location, for models given as bytes. `disabled`:
+    names of passes.
     `progress(stage, done, total)` is called as stages end."""
 
     level: Level = "all"

@@ -11,6 +11,7 @@ from typing import Any
 
 import numpy as np
 import onnx
+import onnx.checker
 import onnx.shape_inference
 
 import webrt.ops  # noqa: F401  (registers the operators)
@@ -79,15 +80,15 @@ def _node(node: Node, graph: Graph, wanted: set[str]) -> None:
 
 
 def _own_shapes(node: Node, wanted: set[str]) -> list[lowering.Info] | None:
+    node.declined = None
     op = lowering.find(node.domain, node.op_type, node.opset)
     if op is None:
         return None
     try:
         infos = list(op.shape(node))
-    except NotConstant as e:
-        wanted |= e.wanted
-        return None
-    except (UnsupportedOp, UnsupportedType):
+    except (NotConstant, UnsupportedOp, UnsupportedType) as e:
+        wanted |= e.wanted if isinstance(e, NotConstant) else set()
+        node.declined = e
         return None
     return infos + [(None, None)] * (len(node.outputs) - len(infos))
 
@@ -105,7 +106,7 @@ def _onnx_shapes(node: Node, graph: Graph) -> list[lowering.Info]:
         found = onnx.shape_inference.infer_node_outputs(
             node.schema, node.to_proto(), types, data, opset_imports=opsets, ir_version=graph.ir_version
         )
-    except KeyError:
+    except (KeyError, onnx.checker.ValidationError):  # an input of unknown type; a schema at odds with itself
         found = {}
     except onnx.shape_inference.InferenceError as e:
         raise ShapeError(f"onnx's shape inference: {str(e).strip().splitlines()[0]}") from e

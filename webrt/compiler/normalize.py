@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator, Mapping
 from typing import Any
 
 import numpy as np
@@ -10,6 +10,7 @@ import onnx
 
 from webrt import dtypes as T
 from webrt import host, lowering
+from webrt.compiler.frontend import captures
 from webrt.compiler.infer import infer
 from webrt.errors import InvalidModel, WebrtError
 from webrt.ir import Graph, Node, Value, dtype_of, unique_names
@@ -30,7 +31,7 @@ def inline_functions(graph: Graph) -> bool:
     names = unique_names(v.name for v in graph.values())
     for node in graph.nodes:
         body = None if lowering.find(node.domain, node.op_type, node.opset) else _function_body(node)
-        out += [node] if body is None else _expand(node, body, names)
+        out += [node] if body is None else _expand(node, body, graph.opsets, names)
     changed = len(out) != len(graph.nodes)
     graph.nodes[:] = out
     return changed
@@ -57,15 +58,15 @@ def fold_constants(graph: Graph) -> bool:
 
 
 def merge_equal(graph: Graph) -> bool:
-    """Nodes of the same operator, attributes and inputs → one node. Random operators are left alone."""
+    """Nodes of the same operator, attributes and inputs → one node. Random operators and captured names stay."""
     seen: dict[tuple[Any, ...], Node] = {}
     replaced: dict[Value, Value] = {}
     kept: list[Node] = []
-    outputs = set(graph.outputs)
+    named = {*graph.outputs, *(v for n in graph.nodes for v in n.outer)}
     for node in graph.nodes:
         node.inputs = [replaced.get(v, v) if v is not None else None for v in node.inputs]
         key = _key(node)
-        twin = seen.get(key) if key is not None and not outputs & {v for v in node.outputs if v} else None
+        twin = seen.get(key) if key is not None and not named & {v for v in node.outputs if v} else None
         if twin is not None and all(
             b is not None or a is None for a, b in zip(node.outputs, twin.outputs, strict=False)
         ):
@@ -184,17 +185,22 @@ def _type(value: Value) -> onnx.TypeProto:
     return onnx.helper.make_tensor_type_proto(value.dtype.code if value.dtype else 0, shape)
 
 
-def _expand(node: Node, body: onnx.FunctionProto, names: Any) -> list[Node]:
-    opsets = {"" if o.domain == "ai.onnx" else o.domain: o.version for o in body.opset_import}
+def _expand(node: Node, body: onnx.FunctionProto, opsets: Mapping[str, int], names: Iterator[str]) -> list[Node]:
+    opsets = {**opsets, **{"" if o.domain == "ai.onnx" else o.domain: o.version for o in body.opset_import}}
     known: dict[str, Value | None] = dict(zip(body.input, [*node.inputs, *[None] * len(body.input)], strict=False))
     given = dict(zip(body.output, node.outputs, strict=False))
     out: list[Node] = []
     for proto in body.node:
-        attributes = _attributes(proto, node)
         domain = "" if proto.domain == "ai.onnx" else proto.domain
         inputs = [known.get(x) if x else None for x in proto.input]
-        new = Node(proto.op_type, domain, f"{node.name}/{proto.name or proto.op_type}", inputs,
-                   [], opsets.get(domain, node.opset), attributes, sources=node.sources)  # fmt: skip
+        outer = [v for name in captures(proto) if (v := known.get(name)) is not None]
+        call = onnx.NodeProto()
+        call.CopyFrom(proto)
+        _bind(call, node, {k: v.name for k, v in known.items() if v is not None})
+        new = Node(
+            proto.op_type, domain, f"{node.name}/{proto.name or proto.op_type}", inputs, [], opsets[domain],
+            {a.name: a for a in call.attribute}, outer, node.sources,
+        )  # fmt: skip
         for name in proto.output:
             value = (given.get(name) or Value(next(names))) if name else None
             if value is not None:
@@ -205,23 +211,36 @@ def _expand(node: Node, body: onnx.FunctionProto, names: Any) -> list[Node]:
     return out
 
 
-def _attributes(proto: onnx.NodeProto, caller: Node) -> dict[str, onnx.AttributeProto]:
-    """A body node's attributes with references to the caller's attributes resolved."""
-    found: dict[str, onnx.AttributeProto] = {}
-    for a in proto.attribute:
-        if not a.ref_attr_name:
-            found[a.name] = a
-            continue
-        source = caller.attrs.get(a.ref_attr_name)
-        declared = caller.schema.attributes.get(a.ref_attr_name)
-        if source is None and declared is not None and declared.default_value.type:
-            source = declared.default_value
-        if source is not None:
-            copy = onnx.AttributeProto()
-            copy.CopyFrom(source)
-            copy.name = a.name
-            found[a.name] = copy
-    return found
+def _bind(call: onnx.NodeProto, caller: Node, names: dict[str, str]) -> None:
+    """Gives a body's node the caller's attributes, and its subgraphs the new names of what they capture."""
+    attributes = [_resolved(a, caller) for a in call.attribute]
+    del call.attribute[:]
+    call.attribute.extend(a for a in attributes if a is not None)
+    for a in call.attribute:
+        for graph in [*([a.g] if a.HasField("g") else []), *a.graphs]:
+            own = {x.name for x in [*graph.input, *graph.initializer]} | {x for n in graph.node for x in n.output}
+            inner = {k: v for k, v in names.items() if k not in own}
+            for n in graph.node:
+                n.input[:] = [inner.get(x, x) for x in n.input]
+                _bind(n, caller, inner)
+            for o in graph.output:
+                o.name = inner.get(o.name, o.name)
+
+
+def _resolved(a: onnx.AttributeProto, caller: Node) -> onnx.AttributeProto | None:
+    """An attribute of a body: itself, or what it refers to among the caller's attributes; None where that is absent."""
+    if not a.ref_attr_name:
+        return a
+    source = caller.attrs.get(a.ref_attr_name)
+    declared = caller.schema.attributes.get(a.ref_attr_name)
+    if source is None and declared is not None and declared.default_value.type:
+        source = declared.default_value
+    if source is None:
+        return None
+    copy = onnx.AttributeProto()
+    copy.CopyFrom(source)
+    copy.name = a.name
+    return copy
 
 
 def normalize(graph: Graph, structural: set[str], enabled: Callable[[str], bool]) -> set[str]:

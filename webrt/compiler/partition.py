@@ -1,4 +1,4 @@
-"""Who runs what: a node goes to the first provider of the list that takes it; a reason says why not to the one before."""
+"""Who runs what: a node goes to the first provider of the list that takes it; a reason says why not an earlier one."""
 
 from __future__ import annotations
 
@@ -82,9 +82,13 @@ def _on_device(index: int, node: Node, target: Target) -> Placed:
     op = lowering.find(node.domain, node.op_type, node.opset)
     if op is None:
         raise UnsupportedOp(f"no WebGPU kernel for {node.op} at opset {node.opset}")
+    if node.declined is not None:
+        raise node.declined
     for v in [*node.given(), *node.outputs]:
         if v is not None and (v.dtype is None or not v.dtype.on_device):
             raise UnsupportedType(f"{v.name!r} is {v.dtype or 'no tensor'}, which devices do not hold")
+        if v is not None and v.shape is None:
+            raise NotConstant(f"the rank of {v.name!r} is not known before the run", wanted=v.name, roots=v.roots)
     builder = Builder(target, f"{index}.{node.op_type}")
     op.lower(node, builder)
     kinds = {type(s).__name__ for s in builder.steps}
