@@ -1,0 +1,312 @@
+"""The commands: what they write and print, how they fail on bad input, and that compiling loads no GPU library."""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import numpy as np
+import onnx
+import pytest
+from onnx import TensorProto, helper, numpy_helper
+
+from webrt import plan as P
+from webrt.cli import feeds, main
+from webrt.cli.run import describe, file_names
+from webrt.errors import InputError
+
+FLOAT = TensorProto.FLOAT
+
+
+def make_model(
+    nodes: list[onnx.NodeProto] | None = None, opset: int = 20, domains: tuple[str, ...] = ()
+) -> onnx.ModelProto:
+    """y = relu(x·w), x float32[batch, 4]; or other nodes from x and w to y."""
+    nodes = nodes or [
+        helper.make_node("MatMul", ["x", "w"], ["h"], "mix"),
+        helper.make_node("Relu", ["h"], ["y"], "cut"),
+    ]
+    w = numpy_helper.from_array(np.linspace(-1, 1, 12, dtype=np.float32).reshape(4, 3), "w")
+    x = helper.make_tensor_value_info("x", FLOAT, ["batch", 4])
+    y = helper.make_tensor_value_info("y", FLOAT, ["batch", 3])
+    graph = helper.make_graph(nodes, "tiny", [x], [y], [w])
+    opsets = [helper.make_opsetid("", opset), *(helper.make_opsetid(d, 1) for d in domains)]
+    return helper.make_model(graph, opset_imports=opsets, ir_version=9)
+
+
+@pytest.fixture
+def model(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    monkeypatch.chdir(tmp_path)
+    path = tmp_path / "model.onnx"
+    path.write_bytes(make_model().SerializeToString())
+    return path
+
+
+@pytest.fixture
+def plan(model: Path) -> Path:
+    assert main(["compile", str(model)]) == 0
+    return model.with_suffix(".webrt")
+
+
+def fails(capsys: pytest.CaptureFixture[str], *args: str) -> str:
+    """Runs a command that must fail with one line on stderr; returns the line."""
+    capsys.readouterr()
+    assert main(args) == 1
+    out, err = capsys.readouterr()
+    lines = [line for line in err.splitlines() if not line.endswith("…")]
+    assert len(lines) == 1 and "Traceback" not in err and not out, err
+    assert lines[0].startswith(f"webrt {args[0]}: ")
+    return lines[0]
+
+
+def test_compile_writes_plan_and_model(model: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["compile", "model.onnx", "-o", "a.webrt", "--onnx", "b.onnx"]) == 0
+    out, err = capsys.readouterr()
+    assert "a.webrt" in out and "b.onnx" in out and "2 nodes: 2 on WebGPU, 0 on the CPU" in out
+    assert err == "Compiling model.onnx …\n"
+    assert [i.name for i in P.load("a.webrt").inputs] == ["x"]
+    onnx.checker.check_model("b.onnx", full_check=True)
+    assert sorted(os.listdir()) == ["a.webrt", "b.onnx", "model.onnx"]
+
+
+def test_compile_to_onnx_only(model: Path) -> None:
+    assert main(["compile", "model.onnx", "-o", "small.onnx", "--dim", "batch=2"]) == 0
+    assert sorted(os.listdir()) == ["model.onnx", "small.onnx"]
+    [x] = onnx.load("small.onnx").graph.input
+    assert [d.dim_value for d in x.type.tensor_type.shape.dim] == [2, 4]
+
+
+def test_compile_with_target_file_and_known_input(model: Path) -> None:
+    Path("t.json").write_text(json.dumps({"name": "mine", "limits": {"maxStorageBuffersPerShaderStage": 8}}))
+    np.save("x.npy", np.ones((2, 4), np.float32))
+    assert main(["compile", "model.onnx", "--target", "t.json", "--known", "x=x.npy"]) == 0
+    compiled = P.load("model.webrt")
+    assert compiled.target["name"] == "mine" and not compiled.steps
+
+
+@pytest.mark.parametrize(
+    ("args", "words"),
+    [
+        (("compile", "no.onnx"), "no.onnx"),
+        (("compile", "model.onnx", "-o", "nowhere/out.webrt"), "nowhere"),
+        (("compile", "model.onnx", "-o", "model.onnx"), "the model itself"),
+        (("compile", "model.onnx", "-o", "a.onnx", "--onnx", "b.onnx"), "two .onnx outputs"),
+        (("compile", "model.onnx", "--target", "none"), "no target 'none'"),
+        (("compile", "model.onnx", "--target", "model.onnx"), "model.onnx"),
+        (("compile", "model.onnx", "--dim", "depth=3"), "'depth'"),
+        (("compile", "model.onnx", "--known", "x=x.npy"), "x.npy: no such file"),
+        (("compile", "model.onnx", "--known", "x=model.onnx"), "model.onnx holds no numpy arrays"),
+        (("compile", "model.onnx", "--strict", "--provider", "cpu"), "CPU"),
+        (("inspect", "no.webrt"), "no.webrt"),
+        (("run", "no.onnx"), "no.onnx"),
+        (("run", "model.onnx", "--output", "nowhere/y.npz"), "nowhere"),
+        (("run", "model.onnx", "--output", "model.onnx"), "neither a folder"),
+    ],
+)
+def test_wrong_arguments_are_told_in_one_line(
+    model: Path, capsys: pytest.CaptureFixture[str], args: tuple[str, ...], words: str
+) -> None:
+    assert words in fails(capsys, *args)
+    assert os.listdir() == ["model.onnx"]
+
+
+@pytest.mark.parametrize(
+    "args",
+    [[], ["compile"], ["fly", "x"], ["compile", "m", "--dim", "batch"], ["compile", "m", "--dim", "batch=-1"],
+     ["compile", "m", "--known", "=x"], ["compile", "m", "--level", "most"], ["run", "m", "--repeat", "0"]],
+)  # fmt: skip
+def test_wrong_usage_is_2(args: list[str], capsys: pytest.CaptureFixture[str]) -> None:
+    with pytest.raises(SystemExit) as end:
+        main(args)
+    assert end.value.code == 2 and "usage: webrt" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize("command", ["compile", "run", "inspect", "site"])
+def test_help_has_examples(command: str, capsys: pytest.CaptureFixture[str]) -> None:
+    with pytest.raises(SystemExit) as end:
+        main([command, "--help"])
+    assert end.value.code == 0 and f"\n  webrt {command} " in capsys.readouterr().out
+
+
+WHOLE = make_model().SerializeToString()
+BAD_MODELS = {
+    "zero": b"",
+    "text": b"This is no model.\n",
+    "random": np.random.default_rng(0).bytes(4096),
+    "half": WHOLE[: len(WHOLE) // 2],
+    "short": WHOLE[:-1],
+    "no_graph": onnx.ModelProto(ir_version=9).SerializeToString(),
+    "tensor": numpy_helper.from_array(np.zeros(3, np.float32)).SerializeToString(),
+    "operator": make_model([helper.make_node("Fly", ["x"], ["y"], "bird")]).SerializeToString(),
+    "domain": make_model([helper.make_node("Fly", ["x"], ["y"], domain="sky")], domains=("sky",)).SerializeToString(),
+    "opset": make_model(opset=-1).SerializeToString(),
+    "new_opset": make_model(opset=9999).SerializeToString(),
+}
+
+
+@pytest.mark.parametrize("command", ["compile", "inspect", "run"])
+@pytest.mark.parametrize("kind", list(BAD_MODELS))
+def test_bad_models_are_refused_by_name(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], kind: str, command: str
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    Path("bad.onnx").write_bytes(BAD_MODELS[kind])
+    more = ["--onnx", "out.onnx"] if command == "compile" else []
+    line = fails(capsys, command, "bad.onnx", *more)
+    assert "bad.onnx" in line
+    assert {"operator": "Fly", "domain": "sky", "opset": "-1", "new_opset": "9999"}.get(kind, "") in line
+    assert os.listdir() == ["bad.onnx"]
+
+
+def test_plan_cut_short_anywhere_is_refused(plan: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    whole = plan.read_bytes()
+    offsets = np.unique(np.concatenate([np.arange(12), np.linspace(12, len(whole) - 1, 38).astype(int)]))
+    assert len(offsets) == 50
+    for offset in offsets:
+        Path("cut.webrt").write_bytes(whole[:offset])
+        assert "cut.webrt" in fails(capsys, "inspect", "cut.webrt"), offset
+    assert "cut.webrt" in fails(capsys, "run", "cut.webrt")
+
+
+def test_plan_of_another_version_is_refused(plan: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    whole = plan.read_bytes()
+    mark = rb"{\"version\":1,"
+    assert whole.count(mark) == 1
+    Path("old.webrt").write_bytes(whole.replace(mark, rb"{\"version\":7,"))
+    for command in ("inspect", "run"):
+        assert "version" in fails(capsys, command, "old.webrt")
+
+
+def test_inspect_shows_model_and_plan(model: Path, plan: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    capsys.readouterr()
+    for path, operators in ((model, "2 nodes before, 2 after"), (plan, "operators: 2 nodes")):
+        assert main(["inspect", str(path)]) == 0
+        out = capsys.readouterr().out
+        for words in ("opset ai.onnx 20", "x: float32[batch, 4]", "y: float32[batch, 3]", operators, "webgpu, kernel",
+                      "free dims\n  batch", "constants: 1, 48 bytes", "slots: "):  # fmt: skip
+            assert words in out, words
+
+
+def test_inspect_gives_reasons_and_json(model: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["inspect", str(model), "--provider", "cpu", "--json"]) == 0
+    report = json.loads(capsys.readouterr().out)
+    assert report["operators"] == {"before": {"MatMul": 1, "Relu": 1}, "after": {"MatMul": 1, "Relu": 1}}
+    assert [(p["op"], p["provider"], p["how"]) for p in report["placement"]] == [
+        ("MatMul", "cpu", "host"),
+        ("Relu", "cpu", "host"),
+    ]
+    assert all(p["reason"] for p in report["placement"])
+    assert report["inputs"] == [{"name": "x", "type": "float32", "shape": ["batch", 4]}]
+
+
+GPU_FREE = """
+import importlib.abc, os, runpy, sys
+opened = []
+watched = ("open", "import", "ctypes.dlopen")
+sys.addaudithook(lambda event, args: opened.append((event, args[0])) if event in watched else None)
+class Refuse(importlib.abc.MetaPathFinder):
+    def find_spec(self, name, path=None, target=None):
+        if name.split(".")[0] == "wgpu":
+            raise ModuleNotFoundError("No module named 'wgpu'")
+sys.meta_path.insert(0, Refuse())
+import webrt.compiler.compile
+from webrt.cli import main
+code = main(sys.argv[1:])
+words = ("wgpu", "libvulkan", "libGL", "libEGL", "libcuda", "vulkan/icd", "libvk", "/dev/dri", "/dev/nvidia")
+seen = [f"{event} {name}" for event, name in opened for w in words if isinstance(name, str) and w in name]
+seen += [name for name in sys.modules if name.split(".")[0] in ("wgpu", "cffi")]
+maps = open("/proc/self/maps").read() if os.path.exists("/proc/self/maps") else ""
+seen += [w for w in words if w in maps]
+print("SEEN", seen)
+sys.exit(code)
+"""
+
+
+@pytest.mark.parametrize("args", [["compile", "model.onnx", "--onnx", "o.onnx"], ["inspect", "model.onnx"]])
+def test_compiling_loads_no_gpu_library(model: Path, args: list[str]) -> None:
+    done = subprocess.run(
+        [sys.executable, "-c", GPU_FREE, *args], capture_output=True, text=True, check=False, cwd=model.parent
+    )
+    assert done.returncode == 0, done.stderr
+    assert "SEEN []" in done.stdout.splitlines()
+
+
+def test_run_gives_the_right_values(model: Path, plan: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    x = np.random.default_rng(1).normal(size=(5, 4)).astype(np.float32)
+    np.save("x.npy", x)
+    np.savez("all.npz", x=x)
+    w = numpy_helper.to_array(make_model().graph.initializer[0])
+    for path in (model, plan):
+        for given in (["x=x.npy"], ["x=all.npz"], ["all.npz"], [f"x={json.dumps(x.tolist())}"]):
+            assert main(["run", str(path), "--input", *given, "--output", "y.npz", "--repeat", "3"]) == 0
+            np.testing.assert_allclose(np.load("y.npz")["y"], np.maximum(x @ w, 0), rtol=1e-4, atol=1e-5)
+    out = capsys.readouterr().out
+    for words in ("adapter ", "placement  2 nodes: 2 on WebGPU", "y: float32[5, 3]  min", "first run", "later runs"):
+        assert words in out, words
+
+
+def test_run_makes_inputs_up_and_writes_a_folder(model: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["run", "model.onnx", "--dim", "batch=3", "--random-seed", "7", "--output", "out"]) == 0
+    assert "x: random float32[3, 4], seed 7" in capsys.readouterr().out
+    assert os.listdir("out") == ["y.npy"] and np.load("out/y.npy").shape == (3, 3)
+
+
+def test_run_on_the_cpu_provider(model: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["run", "model.onnx", "--provider", "cpu"]) == 0
+    out = capsys.readouterr().out
+    assert "0 on WebGPU, 2 on the CPU" in out
+
+
+@pytest.mark.parametrize(
+    ("given", "words"),
+    [
+        ("z=x.npy", "names no input; the inputs are x"),
+        ("x=[1, 2", "'x'"),
+        ("x=[[1, 2, 3]]", "'x'"),
+        ("x=none.npy", "none.npy"),
+        ("none.npz", "none.npz"),
+        ("x=wide.npy", "float64"),
+    ],
+)
+def test_bad_feeds_are_named(model: Path, capsys: pytest.CaptureFixture[str], given: str, words: str) -> None:
+    np.save("wide.npy", np.ones((2, 4)))
+    capsys.readouterr()
+    assert main(["run", "model.onnx", "--input", given]) == 1
+    err = capsys.readouterr().err.splitlines()
+    assert words in err[-1] and "Traceback" not in err
+
+
+class Argument:
+    def __init__(self, name: str, type: str, shape: list[int | str | None]) -> None:
+        self.name, self.type, self.shape = name, type, shape
+
+
+def test_made_up_inputs_fit_names_and_types() -> None:
+    inputs = [
+        Argument("image", "tensor(float)", ["n", 3, "h", "w"]),
+        Argument("ids", "tensor(int64)", ["n", "length"]),
+        Argument("mask", "tensor(bool)", ["n", "length"]),
+        Argument("half", "tensor(float16)", [None]),
+        Argument("words", "tensor(string)", [2]),
+    ]
+    made, notes = feeds.make_feeds(inputs, [], {"length": 5}, 0)
+    assert {k: (str(v.dtype), v.shape) for k, v in made.items()} == {
+        "image": ("float32", (1, 3, 224, 224)), "ids": ("int64", (1, 5)), "mask": ("bool", (1, 5)),
+        "half": ("float16", (1,)), "words": ("object", (2,)),
+    }  # fmt: skip
+    assert len(notes) == 5
+    again, _ = feeds.make_feeds(inputs, [], {"length": 5}, 0)
+    assert all(np.array_equal(made[k], again[k]) for k in made)
+    with pytest.raises(InputError, match=r"seq\(tensor"):
+        feeds.make_feeds([Argument("a", "seq(tensor(float))", [])], [], {}, 0)
+
+
+def test_output_names_become_safe_files() -> None:
+    assert file_names(["a", "a", "../../etc/x", "", ".hidden", "p/q", "ü"]) == [
+        "a.npy", "a.1.npy", "_.._etc_x.npy", "output.npy", "hidden.npy", "p_q.npy", "_.npy",
+    ]  # fmt: skip
+    assert describe("e", np.zeros((0, 3), np.float32)) == "e: float32[0, 3]"
+    assert describe("s", [1, 2]) == "s: list of 2"

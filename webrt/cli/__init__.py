@@ -1,0 +1,5 @@
+"""The `webrt` command."""
+
+from webrt.cli.main import main
+
+__all__ = ["main"]

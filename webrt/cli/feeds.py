@@ -1,0 +1,111 @@
+"""The inputs of `webrt run`: arrays from files and from the command line, random values for the rest."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any, Protocol
+
+import numpy as np
+
+from webrt.cli.options import read_array, read_arrays
+from webrt.errors import InputError
+
+Array = np.ndarray[Any, Any]
+
+IMAGE_SIZE = 224
+OTHER_SIZE = 8
+_FROM_ORT = {"float": "float32", "double": "float64"}
+
+
+class Argument(Protocol):
+    """An input as `InferenceSession.get_inputs` describes it (webrt.signature.NodeArg)."""
+
+    @property
+    def name(self) -> str: ...
+
+    @property
+    def type(self) -> str: ...
+
+    @property
+    def shape(self) -> Sequence[int | str | None]: ...
+
+
+def make_feeds(
+    inputs: Sequence[Argument], given: Sequence[str], dims: Mapping[str, int], seed: int
+) -> tuple[dict[str, Any], list[str]]:
+    """A value for each input, and one line about each that was made up.
+
+    `given` holds texts NAME=FILE.npy, NAME=FILE.npz, NAME=JSON or FILE.npz; `dims` sizes of free dims. Raises
+    InputError or WebrtError, naming the input or the file.
+    """
+    by_name = {i.name: i for i in inputs}
+    feeds: dict[str, Any] = {}
+    for text in given:
+        feeds.update(_read(text, by_name))
+    sizes, random, notes = dict(dims), np.random.default_rng(seed), []
+    for info in inputs:
+        if info.name not in feeds:
+            feeds[info.name] = value = _made_up(info, sizes, random)
+            notes.append(f"{info.name}: random {value.dtype}{list(value.shape)}, seed {seed}")
+    return feeds, notes
+
+
+def dtype_of(info: Argument) -> str:
+    """numpy's name of an input's element type; raises InputError for what is no tensor."""
+    if not (info.type.startswith("tensor(") and info.type.endswith(")")):
+        raise InputError(f"input {info.name!r} is {info.type or 'no tensor'}; the command line gives tensors only")
+    name = info.type[7:-1]
+    return _FROM_ORT.get(name, name)
+
+
+def _read(text: str, inputs: Mapping[str, Argument]) -> dict[str, Any]:
+    name = next((n for n in sorted(inputs, key=len, reverse=True) if text.startswith(f"{n}=")), None)
+    if name is None:
+        if "=" not in text and text.endswith(".npz"):
+            return {key: array for key, array in read_arrays(Path(text)).items()}
+        raise InputError(f"{text!r} names no input; the inputs are {', '.join(inputs) or 'none'}")
+    value = text[len(name) + 1 :]
+    if value.endswith((".npy", ".npz")):
+        return {name: read_array(Path(value), name)}
+    return {name: _literal(name, value, dtype_of(inputs[name]))}
+
+
+def _literal(name: str, value: str, dtype: str) -> Array:
+    try:
+        return np.array(json.loads(value), dtype=object if dtype == "string" else dtype)
+    except (ValueError, TypeError, OverflowError) as error:
+        raise InputError(
+            f"input {name!r}: {value!r} is neither a .npy or .npz file nor {dtype} numbers in JSON, such as [1, 2]"
+        ) from error
+
+
+def _made_up(info: Argument, sizes: dict[str, int], random: np.random.Generator) -> Array:
+    """Floats in -1 … 1, integers in 0 … 9, truth values; free sizes as `_size` says, equal for equal names."""
+    dtype = dtype_of(info)
+    shape = []
+    for axis, d in enumerate(info.shape):
+        name = d if isinstance(d, str) else f"{info.name}.{axis}"
+        shape.append(d if isinstance(d, int) else sizes.setdefault(name, _size(axis, len(info.shape), dtype)))
+    if dtype == "string":
+        return np.full(shape, "text", dtype=object)
+    if dtype == "bool":
+        return random.integers(0, 2, shape).astype(bool)
+    if "float" in dtype:
+        return _as(random.uniform(-1, 1, shape), dtype, info)
+    return _as(random.integers(0, 10, shape), dtype, info)
+
+
+def _as(values: Array, dtype: str, info: Argument) -> Array:
+    try:
+        return values.astype(dtype)
+    except TypeError as error:
+        raise InputError(f"input {info.name!r} is {dtype}; give it: --input {info.name}=FILE.npy") from error
+
+
+def _size(axis: int, rank: int, dtype: str) -> int:
+    """1 for a batch, a picture's usual size for the last axes of float tensors of rank 4, else 8."""
+    if axis == 0:
+        return 1
+    return IMAGE_SIZE if rank == 4 and axis >= 2 and "float" in dtype else OTHER_SIZE

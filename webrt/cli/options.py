@@ -1,0 +1,158 @@
+"""Arguments that several commands share, and what they mean."""
+
+from __future__ import annotations
+
+import argparse
+import contextlib
+import zipfile
+from collections.abc import Iterator
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from webrt.cli.assets import Progress
+from webrt.errors import WebrtError
+from webrt.target import PRESETS, Target
+
+if TYPE_CHECKING:
+    from webrt.compiler.compile import CompileOptions
+    from webrt.plan import Plan
+
+LEVELS = ("disabled", "basic", "extended", "all")
+PROVIDERS = ("webgpu", "cpu")
+
+
+def add_compile_arguments(parser: argparse.ArgumentParser) -> None:
+    """The arguments that decide how a model is compiled."""
+    parser.add_argument("--level", choices=LEVELS, default="all", help="graph optimisation (default: all)")
+    add_dim_argument(parser)
+    add_provider_arguments(parser)
+    parser.add_argument(
+        "--target", default="webgpu", metavar="TARGET",
+        help=f"the device to compile for: {', '.join(PRESETS)}, or a .json file (default: webgpu, any device)",
+    )  # fmt: skip
+    parser.add_argument(
+        "--known", type=pair, action="append", default=[], metavar="NAME=FILE.npy",
+        help="the elements of an input (or new ones of an initializer) that are fixed at compile time",
+    )  # fmt: skip
+
+
+def add_dim_argument(parser: argparse.ArgumentParser) -> None:
+    """--dim."""
+    parser.add_argument("--dim", type=dim, action="append", default=[], metavar="NAME=SIZE", help="a free dim's size")
+
+
+def add_provider_arguments(parser: argparse.ArgumentParser) -> None:
+    """--provider and --strict."""
+    parser.add_argument(
+        "--provider", choices=PROVIDERS, action="append", default=[],
+        help="who may run nodes, in order of preference; may be repeated (default: webgpu, then cpu)",
+    )  # fmt: skip
+    parser.add_argument("--strict", action="store_true", help="a node on the CPU is an error")
+
+
+def pair(text: str) -> tuple[str, str]:
+    """NAME=VALUE."""
+    name, sign, value = text.partition("=")
+    if not (name and sign and value):
+        raise argparse.ArgumentTypeError(f"{text!r} is not NAME=VALUE")
+    return name, value
+
+
+def dim(text: str) -> tuple[str, int]:
+    """NAME=SIZE; the name may contain `=`."""
+    name, sign, value = text.rpartition("=")
+    if not (name and sign and value.isdecimal() and len(value) < 16):
+        raise argparse.ArgumentTypeError(f"{text!r} is not NAME=SIZE")
+    return name, int(value)
+
+
+def compile_options(args: argparse.Namespace, progress: Progress | None = None, **more: Any) -> CompileOptions:
+    """What `add_compile_arguments` parsed. Raises WebrtError for a target or an array that cannot be read."""
+    from webrt.compiler.compile import CompileOptions
+
+    what = f"Compiling {args.model.name}"
+    report = None if progress is None else lambda stage, done, total: progress(what, done, total)
+    return CompileOptions(
+        level=args.level, providers=tuple(args.provider) or PROVIDERS, strict=args.strict, target=target(args.target),
+        known_inputs={name: read_array(Path(file), name) for name, file in args.known}, free_dims=dict(args.dim),
+        progress=report, **more,
+    )  # fmt: skip
+
+
+def target(name: str) -> Target:
+    """A preset, or the Target in a JSON file. Raises WebrtError for anything else."""
+    if name in PRESETS:
+        return PRESETS[name]
+    path = Path(name)
+    if not path.is_file():
+        raise WebrtError(f"there is no target {name!r}: use {', '.join(PRESETS)}, or the path of a .json file")
+    with naming(path):
+        return Target.from_json(read_text(path))
+
+
+def read_text(path: Path) -> str:
+    """A UTF-8 file; raises WebrtError where it is none."""
+    try:
+        return path.read_text(encoding="utf-8")
+    except UnicodeDecodeError as error:
+        raise WebrtError(f"{path} is no text") from error
+
+
+def read_array(path: Path, name: str = "") -> Any:
+    """The array in a `.npy` file, or the one called `name` (or the only one) in a `.npz` file.
+
+    Raises WebrtError for what is neither; pickled objects are refused.
+    """
+    arrays = read_arrays(path)
+    if name in arrays or len(arrays) == 1:
+        return arrays.get(name, next(iter(arrays.values())))
+    raise WebrtError(f"{path} has no array {name!r}; it has {', '.join(arrays) or 'none'}")
+
+
+def read_arrays(path: Path) -> dict[str, Any]:
+    """The arrays of a `.npz` file by name, or of a `.npy` file under the name ""."""
+    import numpy as np
+
+    try:
+        loaded = np.load(path, allow_pickle=False)
+        return {"": loaded} if isinstance(loaded, np.ndarray) else {name: loaded[name] for name in loaded.files}
+    except FileNotFoundError as error:
+        raise WebrtError(f"{path}: no such file") from error
+    except (ValueError, EOFError, OSError, zipfile.BadZipFile, SyntaxError) as error:
+        raise WebrtError(f"{path} holds no numpy arrays (.npy or .npz): {first_line(error)}") from error
+
+
+def is_plan(path: Path) -> bool:
+    """Whether a file is a `.webrt` plan (by its name, else by its first bytes) and not an ONNX model."""
+    if path.suffix == ".webrt":
+        return True
+    with path.open("rb") as file:
+        head = file.read(9)
+    return len(head) == 9 and head[8:9] == b"{" and int.from_bytes(head[:8], "little") < 1 << 32
+
+
+def load_plan(path: Path) -> Plan:
+    """A plan from its file, checked. Raises PlanError, naming the file."""
+    from webrt import plan, validate
+
+    with naming(path):
+        loaded = plan.load(path)
+        validate.validate(loaded)
+        return loaded
+
+
+@contextlib.contextmanager
+def naming(path: Path) -> Iterator[None]:
+    """Errors of the block name the file."""
+    try:
+        yield
+    except WebrtError as error:
+        if str(path) in str(error):
+            raise
+        error.what = f"{path}: {error.what}"
+        raise error.at() from error.__cause__
+
+
+def first_line(error: BaseException) -> str:
+    """An error's words, on one line."""
+    return (str(error).strip().splitlines() or [type(error).__name__])[0]
