@@ -33,7 +33,7 @@ class Context:
             return None
         return list(self.raw.get_input_type(i).tensor_type.shape.dim)
 
-    def int(self, name: str, default: int = 0) -> int:
+    def integer(self, name: str, default: int = 0) -> int:
         """An integer attribute."""
         found = self.raw.get_attribute(name)
         return int(found.i) if found is not None else default
@@ -105,7 +105,7 @@ def _half_last(c: Context) -> None:
     dims = c.dims(0)
     if dims:
         last = dims[-1]
-        dims = dims[:-1] + [dim(last.dim_value // 2) if last.HasField("dim_value") else dim()]
+        dims = [*dims[:-1], dim(last.dim_value // 2) if last.HasField("dim_value") else dim()]
     c.set(0, c.elem(0), dims)
 
 
@@ -117,7 +117,7 @@ def _reduced(dims: Dims | None, axis: int) -> Dims | None:
 
 
 def _norm(c: Context) -> None:
-    stats = _reduced(c.dims(0), c.int("axis", -1))
+    stats = _reduced(c.dims(0), c.integer("axis", -1))
     stash = TensorProto.DOUBLE if c.elem(0) == TensorProto.DOUBLE else TensorProto.FLOAT
     c.set(0, c.elem(1) or c.elem(0), c.dims(0))
     for i in range(1, c.raw.get_num_outputs()):
@@ -135,12 +135,12 @@ def _matmul_dims(c: Context) -> Dims | None:
     a, b = c.dims(0), c.dims(1)
     if not a or not b or len(a) < 2 or len(b) < 2:
         return None
-    if c.int("transBatchA"):
+    if c.integer("transBatchA"):
         a = [*a[1:-1], a[0], a[-1]]
-    if c.int("transBatchB"):
+    if c.integer("transBatchB"):
         b = [*b[1:-1], b[0], b[-1]]
-    rows = a[-1] if c.int("transA") else a[-2]
-    columns = b[-2] if c.int("transB") else b[-1]
+    rows = a[-1] if c.integer("transA") else a[-2]
+    columns = b[-2] if c.integer("transB") else b[-1]
     batch = broadcast(a[:-2], b[:-2])
     return None if batch is None else [*batch, rows, columns]
 
@@ -159,23 +159,23 @@ def _qgemm(c: Context) -> None:
 
 def _matmul_nbits(c: Context) -> None:
     a = c.dims(0)
-    c.set(0, c.elem(0), [*a[:-1], dim(c.int("N"))] if a else None)
+    c.set(0, c.elem(0), [*a[:-1], dim(c.integer("N"))] if a else None)
 
 
 def _gather_block(c: Context) -> None:
     data, indices = c.dims(0), c.dims(1)
     dims = None
     if data is not None and indices is not None:
-        axis = c.int("gather_axis") % len(data)
+        axis = c.integer("gather_axis") % len(data)
         if c.elem(0) == TensorProto.UINT8:
-            data = [*data[:-1], times(data[-1], 8 // c.int("bits", 4))]
+            data = [*data[:-1], times(data[-1], 8 // c.integer("bits", 4))]
         dims = [*data[:axis], *indices, *data[axis + 1 :]]
     c.set(0, c.elem(2), dims)
 
 
 def _gqa(c: Context) -> None:
     query, past = c.dims(0), c.dims(3)
-    heads, kv = c.int("num_heads", 1), c.int("kv_num_heads", 1)
+    heads, kv = c.integer("num_heads", 1), c.integer("kv_num_heads", 1)
     packed = not c.elem(1)
     output = query
     if query and packed:
@@ -193,7 +193,7 @@ def _mha(c: Context) -> None:
     query, value = c.dims(0), c.dims(2)
     output = None
     if query is not None and len(query) == 3 and value is not None:
-        output = [*query[:2], value[-1] if len(value) == 3 else times(value[-1], c.int("num_heads", 1))]
+        output = [*query[:2], value[-1] if len(value) == 3 else times(value[-1], c.integer("num_heads", 1))]
     c.set(0, c.elem(0), output)
     for i in (1, 2):
         c.set(i, c.elem(0), None)

@@ -40,18 +40,18 @@ def _negative(x: Array, part: Array) -> Array:
 _SIMPLE: dict[str, Callable[[Call, Array], Array]] = {
     "Relu": lambda c, x: np.maximum(x, np.zeros((), x.dtype)),
     "Sigmoid": lambda c, x: sigmoid(x),
-    "LeakyRelu": lambda c, x: np.where(x < 0, x * c.float("alpha"), x),
-    "ThresholdedRelu": lambda c, x: np.where(x > c.float("alpha"), x, 0),
-    "Elu": lambda c, x: _negative(x, c.float("alpha") * np.expm1(x)),
-    "Selu": lambda c, x: c.float("gamma") * _negative(x, c.float("alpha") * np.expm1(x)),
-    "Celu": lambda c, x: _celu(x, c.float("alpha")),
-    "HardSigmoid": lambda c, x: np.clip(x * c.float("alpha") + c.float("beta"), 0, 1),
+    "LeakyRelu": lambda c, x: np.where(x < 0, x * c.number("alpha"), x),
+    "ThresholdedRelu": lambda c, x: np.where(x > c.number("alpha"), x, 0),
+    "Elu": lambda c, x: _negative(x, c.number("alpha") * np.expm1(x)),
+    "Selu": lambda c, x: c.number("gamma") * _negative(x, c.number("alpha") * np.expm1(x)),
+    "Celu": lambda c, x: _celu(x, c.number("alpha")),
+    "HardSigmoid": lambda c, x: np.clip(x * c.number("alpha") + c.number("beta"), 0, 1),
     "HardSwish": lambda c, x: x * np.clip(x * np.asarray(1 / 6, x.dtype) + 0.5, 0, 1),
     "Softplus": lambda c, x: softplus(x),
     "Softsign": lambda c, x: x / (1 + np.abs(x)),
     "Mish": lambda c, x: x * np.tanh(softplus(x)),
-    "Swish": lambda c, x: x * sigmoid(np.asarray(x * c.float("alpha"))),
-    "Gelu": lambda c, x: gelu_tanh(x) if c.str("approximate") == "tanh" else gelu(x),
+    "Swish": lambda c, x: x * sigmoid(np.asarray(x * c.number("alpha"))),
+    "Gelu": lambda c, x: gelu_tanh(x) if c.text("approximate") == "tanh" else gelu(x),
 }
 
 
@@ -72,7 +72,7 @@ for _name, _function in _SIMPLE.items():
 @op("Shrink")
 def shrink(call: Call, x: Array) -> Array:
     """x moved toward zero by `bias` outside ±lambd, zero inside."""
-    bias, limit = call.float("bias"), call.float("lambd")
+    bias, limit = call.number("bias"), call.number("lambd")
     w = wide(x) if x.dtype.kind not in "iu" else x.astype(np.float64)
     return np.where(w < -limit, w + bias, np.where(w > limit, w - bias, 0)).astype(x.dtype)
 
@@ -92,5 +92,5 @@ def swiglu(call: Call, a: Array, b: Array) -> Array:
     if a.shape != b.shape:
         raise ValueError(f"A {a.shape} and B {b.shape} must have one shape")
     w = wide(a)
-    gate = (w * sigmoid(np.asarray(w * call.float("alpha", 1.0)))).astype(a.dtype)
+    gate = (w * sigmoid(np.asarray(w * call.number("alpha", 1.0)))).astype(a.dtype)
     return (gate * b).astype(a.dtype)

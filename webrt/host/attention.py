@@ -135,11 +135,9 @@ def rotate(x: Array, cos: Array, sin: Array, interleaved: bool) -> Array:
 
 
 @op("RotaryEmbedding", since=23)
-def rotary_embedding(
-    call: Call, x: Array, cos: Array, sin: Array, positions: Array | None = None
-) -> Array:
+def rotary_embedding(call: Call, x: Array, cos: Array, sin: Array, positions: Array | None = None) -> Array:
     """Queries or keys turned by their positions."""
-    heads = split_heads(x, call.int("num_heads", 0))
+    heads = split_heads(x, call.integer("num_heads", 0))
     size = int(call.get("rotary_embedding_dim", 0)) or heads.shape[-1]
     if positions is not None:
         if positions.size and (int(positions.min()) < 0 or int(positions.max()) >= cos.shape[0]):
@@ -147,6 +145,5 @@ def rotary_embedding(
         cos, sin = cos[positions], sin[positions]
     if cos.shape[-1] != size // 2:
         raise ShapeError(f"the caches have {cos.shape[-1]} angles, {size // 2} are needed")
-    angles = (wide(c)[:, None] for c in (cos, sin))
-    turned = rotate(heads, *angles, bool(call.get("interleaved", 0)))
+    turned = rotate(heads, wide(cos)[:, None], wide(sin)[:, None], bool(call.get("interleaved", 0)))
     return join_heads(turned) if x.ndim == 3 else turned

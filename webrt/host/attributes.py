@@ -100,5 +100,6 @@ def bind(node: NodeProto, values: Mapping[str, AttributeProto]) -> NodeProto:
 
 def _refers(node: NodeProto) -> bool:
     return any(
-        a.ref_attr_name or (a.type == AttributeProto.GRAPH and any(_refers(n) for n in a.g.node)) for a in node.attribute
+        a.ref_attr_name or (a.type == AttributeProto.GRAPH and any(_refers(n) for n in a.g.node))
+        for a in node.attribute
     )

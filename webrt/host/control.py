@@ -102,7 +102,7 @@ def _merge(found: TypeProto, declared: TypeProto) -> tuple[int, list[int]]:
 @op("Scan", since=9, outer=True)
 def scan(call: Call, outer: Scope, *inputs: Array) -> tuple[HostValue, ...]:
     """The body for each element along the scan axes, in either direction."""
-    body, scanned = call.graphs["body"], call.int("num_scan_inputs")
+    body, scanned = call.graphs["body"], call.integer("num_scan_inputs")
     count = len(inputs) - scanned
     flags, axes = _flags(call, "scan_input_directions", scanned), _flags(call, "scan_input_axes", scanned)
     state, lines = _run_scan(body, inputs[:count], inputs[count:], axes, flags, outer)
@@ -144,7 +144,7 @@ def _run_scan(
 @op("Scan", until=9, outer=True)
 def scan_8(call: Call, outer: Scope, lengths: Array | None, *inputs: Array) -> tuple[HostValue, ...]:
     """Opset 8: a batch axis before the scan axis, and a length for each batch entry."""
-    body, scanned = call.graphs["body"], call.int("num_scan_inputs")
+    body, scanned = call.graphs["body"], call.integer("num_scan_inputs")
     count = len(inputs) - scanned
     backward = _flags(call, "directions", scanned)
     batch, steps = inputs[count].shape[:2]

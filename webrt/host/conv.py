@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import numpy as np
 
 from webrt.errors import ShapeError
@@ -39,7 +41,8 @@ def _depthwise(x: Array, w: Array, windows: Windows, group: int) -> Array:
     total: Array | None = None
     for position, view in windows.views(padded):
         shifted = np.repeat(view, many, 1) if many > 1 else view
-        term = shifted * taps[(slice(None), *position)].reshape((-1,) + (1,) * (x.ndim - 2))
+        spot: tuple[Any, ...] = (slice(None), *position)
+        term = shifted * taps[spot].reshape((-1,) + (1,) * (x.ndim - 2))
         total = term if total is None else np.add(total, term, out=total)
     assert total is not None
     return total
@@ -93,9 +96,7 @@ def integer_convolve(call: Call, x: Array, w: Array, x_zero: Array | None, w_zer
 
 
 @op("ConvInteger")
-def conv_integer(
-    call: Call, x: Array, w: Array, x_zero: Array | None = None, w_zero: Array | None = None
-) -> Array:
+def conv_integer(call: Call, x: Array, w: Array, x_zero: Array | None = None, w_zero: Array | None = None) -> Array:
     """Convolution of 8-bit integers into int32."""
     return integer_convolve(call, x, w, x_zero, w_zero)
 

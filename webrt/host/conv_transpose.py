@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import itertools
 from collections.abc import Sequence
+from typing import Any
 
 import numpy as np
 
@@ -53,7 +54,8 @@ def transpose_convolve(call: Call, x: Array, w: Array) -> Array:
     ]
     total = np.zeros((n, channels, *room), x.dtype)
     for position in itertools.product(*(range(k) for k in kernel)):
-        taps = filters[(slice(None), slice(None), slice(None), *position)].swapaxes(1, 2)
+        spot: tuple[Any, ...] = (slice(None), slice(None), slice(None), *position)
+        taps = filters[spot].swapaxes(1, 2)
         cuts = tuple(
             slice(p * d, p * d + (i - 1) * t + 1 if i else 0, t)
             for p, d, i, t in zip(position, dilations, x.shape[2:], strides)
@@ -86,7 +88,10 @@ def col2im(call: Call, x: Array, image: Array, block: Array) -> Array:
     columns = wide(x).reshape(x.shape[0], x.shape[1] // volume, *kernel, *counts)
     total = np.zeros((*columns.shape[:2], *(s + pads[i] + pads[i + rank] for i, s in enumerate(sizes))), columns.dtype)
     for position in itertools.product(*(range(k) for k in kernel)):
-        cuts = tuple(slice(p * d, p * d + (c - 1) * t + 1, t) for p, d, c, t in zip(position, dilations, counts, strides))
-        total[(slice(None), slice(None), *cuts)] += columns[(slice(None), slice(None), *position)]
+        cuts = tuple(
+            slice(p * d, p * d + (c - 1) * t + 1, t) for p, d, c, t in zip(position, dilations, counts, strides)
+        )
+        spot: tuple[Any, ...] = (slice(None), slice(None), *position)
+        total[(slice(None), slice(None), *cuts)] += columns[spot]
     cut = tuple(slice(pads[i], pads[i] + s) for i, s in enumerate(sizes))
     return np.ascontiguousarray(total[(slice(None), slice(None), *cut)]).astype(x.dtype, copy=False)

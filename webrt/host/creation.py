@@ -75,7 +75,7 @@ def range_of(call: Call, start: Array, limit: Array, delta: Array) -> Array:
         raise ShapeError("delta is 0; it must be another number")
     count = max(-((first - last) // step) if dtype.kind in "iu" else int(np.ceil((last - first) / step)), 0)
     work: Any = dtype if dtype.kind in "iu" else np.float64 if dtype == np.float64 else np.float32
-    return (np.asarray(first, work) + np.arange(count).astype(work) * np.asarray(step, work)).astype(dtype)
+    return np.asarray(np.asarray(first, work) + np.arange(count).astype(work) * np.asarray(step, work)).astype(dtype)
 
 
 @op("EyeLike")
@@ -83,8 +83,8 @@ def eye_like(call: Call, x: Array) -> Array:
     """A matrix in x's shape with ones on a diagonal."""
     if x.ndim != 2:
         raise ShapeError(f"a matrix is needed, got {x.shape}")
-    dtype = x.dtype if call.get("dtype") is None else np_dtype(call.int("dtype"))
-    return np.eye(x.shape[0], x.shape[1], k=call.int("k")).astype(dtype)
+    dtype = x.dtype if call.get("dtype") is None else np_dtype(call.integer("dtype"))
+    return np.eye(x.shape[0], x.shape[1], k=call.integer("k")).astype(dtype)
 
 
 @op("Optional")

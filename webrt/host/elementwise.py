@@ -19,7 +19,7 @@ Binary = Callable[[Any, Any], Any]
 def aligned(call: Call, a: Array, b: Array) -> tuple[Array, Array]:
     """Operands ready for numpy's broadcasting; below opset 7 `axis` says where b's first dimension belongs."""
     if call.opset < 7 and call.get("broadcast", 0) and b.ndim:
-        axis = call.int("axis", a.ndim - b.ndim) % max(a.ndim, 1)
+        axis = call.integer("axis", a.ndim - b.ndim) % max(a.ndim, 1)
         b = b.reshape(b.shape + (1,) * (a.ndim - axis - b.ndim))
     return a, b
 
@@ -72,13 +72,14 @@ def _cody_erf(x: Array) -> Array:
     return np.copysign(np.where(a <= 0.46875, small, large), x)
 
 
-for _name, _function in {
+_UNARY: dict[str, Unary] = {
     "Abs": np.abs, "Neg": np.negative, "Ceil": np.ceil, "Floor": np.floor, "Round": _round, "Sign": np.sign,
     "Sqrt": np.sqrt, "Exp": np.exp, "Log": np.log, "Reciprocal": _reciprocal, "Sin": np.sin, "Cos": np.cos,
     "Tan": np.tan, "Asin": np.arcsin, "Acos": np.arccos, "Atan": np.arctan, "Sinh": np.sinh, "Cosh": np.cosh,
     "Tanh": np.tanh, "Asinh": np.arcsinh, "Acosh": np.arccosh, "Atanh": np.arctanh, "Erf": erf,
     "BitwiseNot": np.bitwise_not, "Not": np.logical_not,
-}.items():  # fmt: skip
+}  # fmt: skip
+for _name, _function in _UNARY.items():
     _register_unary(_name, _function)
 
 
@@ -92,7 +93,7 @@ def is_nan(call: Call, x: Array) -> Array:
 def is_inf(call: Call, x: Array) -> Array:
     """Where x is an infinity of a sign that the attributes ask for."""
     w = wide(x)
-    negative, positive = call.int("detect_negative"), call.int("detect_positive")
+    negative, positive = call.integer("detect_negative"), call.integer("detect_positive")
     return np.asarray(np.isinf(w) & (((w < 0) & bool(negative)) | ((w > 0) & bool(positive))))
 
 
@@ -120,10 +121,11 @@ def divide(a: Array, b: Array) -> Array:
     return np.asarray(quotient + ((remainder != 0) & ((a < 0) != (b < 0))).astype(a.dtype))
 
 
-for _name, _binary in {
+_BINARY: dict[str, Binary] = {
     "Add": np.add, "Sub": np.subtract, "Mul": np.multiply, "Div": divide, "BitwiseAnd": np.bitwise_and,
     "BitwiseOr": np.bitwise_or, "BitwiseXor": np.bitwise_xor,
-}.items():  # fmt: skip
+}  # fmt: skip
+for _name, _binary in _BINARY.items():
     _register_binary(_name, _binary)
 
 for _name, _test in {
@@ -149,7 +151,7 @@ def modulo(call: Call, a: Array, b: Array) -> Array:
     """The remainder with the sign of b, or of a where fmod is set."""
     if a.dtype.kind in "iu" and not b.all():
         raise ZeroDivisionError("integer modulo by zero")
-    function = np.fmod if call.int("fmod") else np.mod
+    function = np.fmod if call.integer("fmod") else np.mod
     return np.asarray(function(wide(a), wide(b))).astype(a.dtype, copy=False)
 
 
@@ -159,7 +161,7 @@ def bit_shift(call: Call, a: Array, b: Array) -> Array:
     bits = a.dtype.itemsize * 8
     a, b = np.broadcast_arrays(a, b)
     out, amount = (b < 0) | (b >= bits), np.clip(b, 0, bits - 1).astype(a.dtype)
-    if call.str("direction") == "RIGHT":
+    if call.text("direction") == "RIGHT":
         return np.asarray(np.where(out, np.where(a < 0, -1, 0).astype(a.dtype), np.right_shift(a, amount)))
     unsigned = np.dtype(f"u{a.dtype.itemsize}")
     shifted = np.left_shift(a.astype(unsigned), amount.astype(unsigned)).astype(a.dtype)
@@ -197,7 +199,7 @@ def where(call: Call, condition: Array, x: Array, y: Array) -> Array:
 @op("Clip", since=6, until=11)
 def clip_attributes(call: Call, x: Array) -> Array:
     """x limited by attributes."""
-    return _clip(x, np.asarray(call.float("min")), np.asarray(call.float("max")))
+    return _clip(x, np.asarray(call.number("min")), np.asarray(call.number("max")))
 
 
 @op("Clip", since=11)

@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from typing import Any
 
 import numpy as np
 import onnx
 from onnx import AttributeProto, FunctionProto, NodeProto, TypeProto
-from onnx.defs import OpSchema
 
 from webrt.host.graph import GraphRunner
 from webrt.host.node import Functions, Opsets, Runner
@@ -28,7 +28,7 @@ def model_function(node: NodeProto, function: FunctionProto, functions: Function
     return run
 
 
-def schema_function(node: NodeProto, call: Call, schema: OpSchema | None, opsets: Opsets) -> Runner | None:
+def schema_function(node: NodeProto, call: Call, schema: Any, opsets: Opsets) -> Runner | None:
     """A runner on the body that an operator's schema carries, None where it has none."""
     if schema is None or not (schema.has_function or schema.has_context_dependent_function):
         return None
@@ -50,11 +50,11 @@ def schema_function(node: NodeProto, call: Call, schema: OpSchema | None, opsets
     return run
 
 
-def _body_version(schema: OpSchema, call: Call) -> int:
-    return max((v for v in schema.function_opset_versions if v <= call.opset), default=schema.since_version)
+def _body_version(schema: Any, call: Call) -> int:
+    return int(max((v for v in schema.function_opset_versions if v <= call.opset), default=schema.since_version))
 
 
-def _contextual(node: NodeProto, schema: OpSchema, call: Call, inputs: Sequence[HostValue]) -> FunctionProto:
+def _contextual(node: NodeProto, schema: Any, call: Call, inputs: Sequence[HostValue]) -> FunctionProto:
     types = [_type_of(v).SerializeToString() for v in inputs]
     versions = [v for v in schema.context_dependent_function_opset_versions if v <= call.opset]
     version = max(versions, default=schema.since_version)

@@ -25,14 +25,14 @@ def gather(call: Call, x: Array, indices: Array) -> Array:
     """Slices of x along an axis."""
     if x.ndim == 0:
         raise ShapeError("a scalar has no axis to gather from")
-    axis = normal_axis(call.int("axis"), x.ndim)
+    axis = normal_axis(call.integer("axis"), x.ndim)
     return np.take(x, checked(indices, x.shape[axis], f"axis {axis}"), axis)
 
 
 @op("GatherElements")
 def gather_elements(call: Call, x: Array, indices: Array) -> Array:
     """One element of x for each index, from the same place on all other axes."""
-    axis = normal_axis(call.int("axis"), x.ndim)
+    axis = normal_axis(call.integer("axis"), x.ndim)
     if indices.ndim != x.ndim or any(n > m for i, (n, m) in enumerate(zip(indices.shape, x.shape)) if i != axis):
         raise ShapeError(f"indices {indices.shape} do not fit into {x.shape} beside axis {axis}")
     cut = x[tuple(slice(None) if i == axis else slice(0, n) for i, n in enumerate(indices.shape))]
@@ -68,11 +68,11 @@ def compress(call: Call, x: Array, condition: Array) -> Array:
 def one_hot(call: Call, indices: Array, depth: Array, values: Array) -> Array:
     """`values[1]` where the new axis equals an index, `values[0]` elsewhere."""
     count = int(depth.reshape(-1)[0])
-    axis = normal_axis(call.int("axis"), indices.ndim + 1)
+    axis = normal_axis(call.integer("axis"), indices.ndim + 1)
     index = indices.astype(np.int64)
     index = np.expand_dims(np.where(index < 0, index + count, index), axis)
     line = np.arange(count).reshape((-1,) + (1,) * (indices.ndim - axis))
-    return np.where(index == line, values[1], values[0]).astype(values.dtype)
+    return np.asarray(np.where(index == line, values[1], values[0])).astype(values.dtype)
 
 
 @op("NonZero")

@@ -81,8 +81,8 @@ def sample(
 @op("GridSample")
 def grid_sample(call: Call, x: Array, grid: Array) -> Array:
     """x at the places that a grid of coordinates in [-1, 1] names, last axis first."""
-    mode = _MODES.get(call.str("mode"), call.str("mode"))
-    padding, corners = call.str("padding_mode"), bool(call.int("align_corners"))
+    mode = _MODES.get(call.text("mode"), call.text("mode"))
+    padding, corners = call.text("padding_mode"), bool(call.integer("align_corners"))
     rank = x.ndim - 2
     if mode not in ("nearest", "linear", "cubic") or padding not in ("zeros", "border", "reflection"):
         raise InvalidModel(f"mode {mode!r} with padding_mode {padding!r} is not what ONNX defines")
@@ -114,7 +114,7 @@ def affine_grid(call: Call, theta: Array, size: Array) -> Array:
     spatial = [int(v) for v in size[2:]]
     if theta.shape[1:] != (len(spatial), len(spatial) + 1):
         raise ShapeError(f"theta {theta.shape} does not fit size {size.tolist()}")
-    corners = bool(call.int("align_corners"))
+    corners = bool(call.integer("align_corners"))
     lines = []
     for n in spatial:
         if corners:

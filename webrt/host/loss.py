@@ -17,9 +17,7 @@ def negative_log_likelihood(call: Call, x: Array, target: Array, weight: Array |
 
 
 @op("SoftmaxCrossEntropyLoss")
-def softmax_cross_entropy(
-    call: Call, x: Array, target: Array, weight: Array | None = None
-) -> tuple[Array, Array]:
+def softmax_cross_entropy(call: Call, x: Array, target: Array, weight: Array | None = None) -> tuple[Array, Array]:
     """The loss of the logarithm of softmax over axis 1, and that logarithm."""
     logs = log_softmax(wide(x), 1)
     return _loss(call, logs, target, weight).astype(x.dtype), logs.astype(x.dtype)
@@ -37,7 +35,7 @@ def _loss(call: Call, x: Array, target: Array, weight: Array | None) -> Array:
     factor = np.where(skip, 0, factor).astype(x.dtype)
     chosen = np.take_along_axis(x, np.expand_dims(index, 1), 1).squeeze(1)
     loss = np.where(skip, 0, -chosen * factor)
-    reduction = call.str("reduction")
+    reduction = call.text("reduction")
     if reduction == "none":
         return loss
     if reduction == "sum":

@@ -53,26 +53,26 @@ def matmul(call: Call, a: Array, b: Array) -> Array:
 @op("Gemm")
 def gemm(call: Call, a: Array, b: Array, c: Array | None = None) -> Array:
     """alpha A' B' + beta C."""
-    a = a.T if call.int("transA") else a
-    b = b.T if call.int("transB") else b
+    a = a.T if call.integer("transA") else a
+    b = b.T if call.integer("transB") else b
     if a.ndim != 2 or b.ndim != 2 or a.shape[1] != b.shape[0]:
         raise ShapeError(f"cannot multiply {a.shape} by {b.shape}; both must be matrices with equal inner sizes")
     integer = a.dtype.kind in "iu"
     result = np.asarray(np.matmul(wide(a), wide(b)))
-    alpha, beta = call.float("alpha"), call.float("beta")
+    alpha, beta = call.number("alpha"), call.number("beta")
     if alpha != 1:
         result = result * alpha
     if c is not None and beta != 0:
         result = result + (wide(c) * beta if beta != 1 else wide(c))
     if result.shape != (a.shape[0], b.shape[1]):
-        raise ShapeError(f"C {np.shape(c)} does not broadcast to {(a.shape[0], b.shape[1])}; check its shape")
+        raise ShapeError(
+            f"C {() if c is None else c.shape} does not broadcast to {(a.shape[0], b.shape[1])}; check its shape"
+        )
     return np.trunc(result).astype(a.dtype) if integer else result.astype(a.dtype, copy=False)
 
 
 @op("MatMulInteger")
-def matmul_integer(
-    call: Call, a: Array, b: Array, a_zero: Array | None = None, b_zero: Array | None = None
-) -> Array:
+def matmul_integer(call: Call, a: Array, b: Array, a_zero: Array | None = None, b_zero: Array | None = None) -> Array:
     """The int32 product of 8-bit matrices; a's zero points per row, b's per column."""
     return integer_product(_per_row(a, a_zero), _per_column(b, b_zero))
 
@@ -118,7 +118,7 @@ def requantize(x: Array, zero: Array, dtype: np.dtype[np.generic] | None = None)
 @op("Einsum")
 def einsum(call: Call, *inputs: Array) -> Array:
     """Einstein's summation of any number of tensors."""
-    equation = call.str("equation").replace(" ", "")
+    equation = call.text("equation").replace(" ", "")
     dtype = inputs[0].dtype
     operands = [wide(x) for x in inputs]
     path = "greedy" if len(operands) > 2 else dtype.kind not in "iu" and not is_narrow(dtype)

@@ -51,7 +51,8 @@ class PreparedNode:
             self.call = _make_call(node, domain, self.opset, opsets, functions, None if local else schema)
             self._run = _implementation(node, self.call, opsets, functions, local, schema)
         except WebrtError as error:
-            raise error.at(node=self.name, op=self.op, opset=self.opset)
+            error.at(node=self.name, op=self.op, opset=self.opset)
+            raise
 
     @property
     def captures(self) -> frozenset[str]:
@@ -70,7 +71,8 @@ class PreparedNode:
             with np.errstate(all="ignore"):
                 return self._collect(self._run(outer or {}, inputs))
         except WebrtError as error:
-            raise error.at(**self._where(inputs))
+            error.at(**self._where(inputs))
+            raise
         except Exception as error:
             raise self._translate(error, inputs) from error
 

@@ -20,7 +20,7 @@ def batch_normalization(
     call: Call, x: Array, scale: Array, bias: Array, mean: Array, var: Array
 ) -> tuple[Array | None, ...]:
     """Normalises each channel by given statistics, or by the batch's own in training."""
-    values, epsilon = wide(x), call.float("epsilon")
+    values, epsilon = wide(x), call.number("epsilon")
     training = bool(call.get("training_mode", 0))
     if call.opset < 14:
         training = not call.get("is_test", 1) if call.opset < 7 else len(call.outputs) > 1
@@ -36,7 +36,7 @@ def batch_normalization(
     axes = (0, *range(2, x.ndim))
     now_mean, now_var = np.mean(values, axis=axes), np.var(values, axis=axes)
     y = _normalized(values, now_mean, now_var, scale, bias, epsilon).astype(x.dtype)
-    keep = call.float("momentum")
+    keep = call.number("momentum")
     run_mean = (wide(mean) * keep + now_mean * (1 - keep)).astype(mean.dtype)
     run_var = (wide(var) * keep + now_var * (1 - keep)).astype(var.dtype)
     if call.opset < 14:
@@ -63,19 +63,17 @@ def standardize(x: Array, axes: tuple[int, ...], epsilon: float) -> tuple[Array,
 @op("InstanceNormalization")
 def instance_normalization(call: Call, x: Array, scale: Array, bias: Array) -> Array:
     """Normalises each channel of each instance."""
-    y, _, _ = standardize(wide(x), tuple(range(2, x.ndim)), call.float("epsilon"))
+    y, _, _ = standardize(wide(x), tuple(range(2, x.ndim)), call.number("epsilon"))
     return (y * per_channel(scale, x.ndim) + per_channel(bias, x.ndim)).astype(x.dtype)
 
 
 @op("LayerNormalization")
-def layer_normalization(
-    call: Call, x: Array, scale: Array, bias: Array | None = None
-) -> tuple[Array, Array, Array]:
+def layer_normalization(call: Call, x: Array, scale: Array, bias: Array | None = None) -> tuple[Array, Array, Array]:
     """Normalises over the axes from `axis` on."""
     stash = np_dtype(int(call.get("stash_type", 1)))
     work = np.float64 if x.dtype == np.float64 else stash
-    axes = tuple(range(normal_axis(call.int("axis"), x.ndim), x.ndim))
-    y, mean, inverse = standardize(x.astype(work), axes, call.float("epsilon"))
+    axes = tuple(range(normal_axis(call.integer("axis"), x.ndim), x.ndim))
+    y, mean, inverse = standardize(x.astype(work), axes, call.number("epsilon"))
     y = y * wide(scale) if bias is None else y * wide(scale) + wide(bias)
     stats = np.float64 if x.dtype == np.float64 and call.opset < 17 else stash
     return np.asarray(y).astype(scale.dtype, copy=False), mean.astype(stats), inverse.astype(stats)
@@ -93,16 +91,16 @@ def rms_normalization(call: Call, x: Array, scale: Array) -> Array:
     """x over its root mean square over the axes from `axis` on, times the scale."""
     stash = np_dtype(int(call.get("stash_type", 1)))
     work = np.float64 if x.dtype == np.float64 else stash
-    axes = tuple(range(normal_axis(call.int("axis"), x.ndim), x.ndim))
-    y, _ = root_mean_square(x.astype(work), axes, call.float("epsilon"))
+    axes = tuple(range(normal_axis(call.integer("axis"), x.ndim), x.ndim))
+    y, _ = root_mean_square(x.astype(work), axes, call.number("epsilon"))
     return np.asarray(y * wide(scale)).astype(scale.dtype)
 
 
 @op("GroupNormalization")
 def group_normalization(call: Call, x: Array, scale: Array, bias: Array) -> Array:
     """Normalises groups of channels; below opset 21 scale and bias are one per group, from 21 on one per channel."""
-    groups = call.int("num_groups")
-    y = normalize_groups(wide(x), groups, call.float("epsilon"))
+    groups = call.integer("num_groups")
+    y = normalize_groups(wide(x), groups, call.number("epsilon"))
     if call.opset < 21:
         many = x.shape[1] // groups
         scale, bias = np.repeat(scale, many), np.repeat(bias, many)
@@ -120,7 +118,7 @@ def normalize_groups(x: Array, groups: int, epsilon: float) -> Array:
 @op("LpNormalization")
 def lp_normalization(call: Call, x: Array) -> Array:
     """x over its p-norm along an axis; zero where the norm is zero."""
-    axis, p = normal_axis(call.int("axis"), x.ndim), call.int("p")
+    axis, p = normal_axis(call.integer("axis"), x.ndim), call.integer("p")
     w = wide(x)
     norm = np.sum(np.abs(w), axis, keepdims=True) if p == 1 else np.sqrt(np.sum(np.square(w), axis, keepdims=True))
     return np.where(norm == 0, 0, w / np.where(norm == 0, 1, norm)).astype(x.dtype)
@@ -129,7 +127,7 @@ def lp_normalization(call: Call, x: Array) -> Array:
 @op("LRN")
 def local_response(call: Call, x: Array) -> Array:
     """x over a power of the squares in neighbouring channels."""
-    size = call.int("size")
+    size = call.integer("size")
     before, after = (size - 1) // 2, size // 2
     squares = np.square(wide(x))
     padded = np.zeros((x.shape[0], x.shape[1] + size - 1, *x.shape[2:]), squares.dtype)
@@ -137,8 +135,8 @@ def local_response(call: Call, x: Array) -> Array:
     total = np.zeros_like(squares)
     for i in range(before + after + 1):
         total += padded[:, i : i + x.shape[1]]
-    scale = call.float("bias") + call.float("alpha") / size * total
-    return (wide(x) / scale ** call.float("beta")).astype(x.dtype)
+    scale = call.number("bias") + call.number("alpha") / size * total
+    return (wide(x) / scale ** call.number("beta")).astype(x.dtype)
 
 
 @op("MeanVarianceNormalization")
@@ -148,4 +146,4 @@ def mean_variance(call: Call, x: Array) -> Array:
     w = wide(x)
     centred = w - np.mean(w, axis=axes, keepdims=True)
     deviation = np.sqrt(np.mean(np.square(centred), axis=axes, keepdims=True))
-    return (centred / (deviation + 1e-9)).astype(x.dtype)
+    return np.asarray(centred / (deviation + 1e-9)).astype(x.dtype)

@@ -41,7 +41,7 @@ def _with_indices(call: Call, x: Array, padded: Array, windows: Windows) -> tupl
     where = np.full((1, 1, *windows.spatial), 0, np.int64)
     for axis, step in enumerate(steps):
         where = where + (np.arange(windows.spatial[axis]) * step).reshape(
-            (1, 1) + tuple(-1 if i == axis else 1 for i in range(len(steps)))
+            (1, 1, *tuple(-1 if i == axis else 1 for i in range(len(steps))))
         )
     inside = Windows.pad(windows, where, -1)
     best, index = None, None
@@ -95,7 +95,7 @@ def average_pool(call: Call, x: Array) -> Array:
     windows = pool_windows(call, x)
     counts = window_counts(windows, bool(call.get("count_include_pad", 0)))
     values = wide(x)
-    return (window_sums(windows, values) / counts.astype(values.dtype)).astype(x.dtype, copy=False)
+    return np.asarray(window_sums(windows, values) / counts.astype(values.dtype)).astype(x.dtype, copy=False)
 
 
 @op("LpPool")
@@ -128,7 +128,8 @@ def global_max_pool(call: Call, x: Array) -> Array:
 def global_lp_pool(call: Call, x: Array) -> Array:
     """The p-norm over all spatial axes."""
     p = float(call.get("p", 2))
-    return (np.sum(np.abs(wide(x)) ** p, axis=_spatial_axes(x), keepdims=True) ** (1 / p)).astype(x.dtype)
+    total = np.sum(np.abs(wide(x)) ** p, axis=_spatial_axes(x), keepdims=True)
+    return np.asarray(total ** (1 / p)).astype(x.dtype)
 
 
 @op("MaxUnpool")

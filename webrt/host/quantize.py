@@ -11,7 +11,7 @@ from webrt.host.reduce import normal_axis
 from webrt.host.registry import Call, op
 from webrt.host.values import Array, is_float, is_narrow, np_dtype, wide
 
-_RANGES = {
+_RANGES: dict[int, tuple[int, int]] = {
     TensorProto.UINT8: (0, 255), TensorProto.INT8: (-128, 127), TensorProto.UINT16: (0, 65535),
     TensorProto.INT16: (-32768, 32767), TensorProto.UINT4: (0, 15), TensorProto.INT4: (-8, 7),
     TensorProto.UINT2: (0, 3), TensorProto.INT2: (-2, 1), TensorProto.INT32: (-(2**31), 2**31 - 1),
@@ -26,7 +26,9 @@ def spread(parameter: Array, x: Array, axis: int, block: int) -> Array:
     if block:
         repeated = np.repeat(parameter, block, where)
         if parameter.ndim != x.ndim or repeated.shape[where] < x.shape[where]:
-            raise ShapeError(f"blocks of {block} in {parameter.shape} do not cover {x.shape}; check block_size and axis")
+            raise ShapeError(
+                f"blocks of {block} in {parameter.shape} do not cover {x.shape}; check block_size and axis"
+            )
         return np.asarray(np.take(repeated, np.arange(x.shape[where]), where))
     if parameter.ndim != 1 or parameter.size != x.shape[where]:
         raise ShapeError(f"{parameter.shape} parameters for axis {where} of {x.shape}; one per slice is needed")
@@ -44,7 +46,7 @@ def quantize_linear(call: Call, x: Array, scale: Array, zero: Array | None = Non
         low, high = _RANGES[to]
         rounded = np.rint(wide(steps)).astype(np.float64 if to == TensorProto.INT32 else np.float32)
         moved = rounded + offset.astype(rounded.dtype) if offset is not None else rounded
-        return np.clip(moved, low, high).astype(np.int32).astype(np_dtype(to))
+        return np.asarray(np.clip(moved, low, high)).astype(np.int32).astype(np_dtype(to))
     if offset is not None and to not in _float8():
         steps = np.asarray(wide(steps) + wide(offset))
     return cast(steps, to, bool(call.get("saturate", 1)))

@@ -21,12 +21,12 @@ def _dtype(call: Call, like: Array | None) -> np.dtype[np.generic]:
 
 
 def _normal(call: Call, shape: tuple[int, ...], like: Array | None) -> Array:
-    drawn = generator(call).standard_normal(shape) * call.float("scale") + call.float("mean")
+    drawn = generator(call).standard_normal(shape) * call.number("scale") + call.number("mean")
     return np.asarray(drawn).astype(_dtype(call, like))
 
 
 def _uniform(call: Call, shape: tuple[int, ...], like: Array | None) -> Array:
-    low, high = call.float("low"), call.float("high")
+    low, high = call.number("low"), call.number("high")
     return np.asarray(generator(call).random_sample(shape) * (high - low) + low).astype(_dtype(call, like))
 
 
@@ -67,10 +67,10 @@ def multinomial(call: Call, x: Array) -> Array:
         raise ShapeError(f"[batch, classes] is needed, got {x.shape}")
     logits = x.astype(np.float64)
     weights = np.cumsum(np.exp(logits - logits.max(1, keepdims=True)), 1)
-    drawn = generator(call).random_sample((x.shape[0], call.int("sample_size"))) * weights[:, -1:]
+    drawn = generator(call).random_sample((x.shape[0], call.integer("sample_size"))) * weights[:, -1:]
     found = [np.searchsorted(row, d, side="right") for row, d in zip(weights, drawn)]
     limited = np.minimum(np.array(found).reshape(drawn.shape), x.shape[1] - 1)
-    return limited.astype(np_dtype(call.int("dtype")))
+    return np.asarray(limited).astype(np_dtype(call.integer("dtype")))
 
 
 @op("Dropout", until=12)
@@ -80,12 +80,10 @@ def dropout_inference(call: Call, x: Array) -> tuple[Array, Array]:
 
 
 @op("Dropout", since=12)
-def dropout(
-    call: Call, x: Array, ratio: Array | None = None, training: Array | None = None
-) -> tuple[Array, Array]:
+def dropout(call: Call, x: Array, ratio: Array | None = None, training: Array | None = None) -> tuple[Array, Array]:
     """In training, elements dropped with a probability and the rest scaled up; otherwise x."""
     p = 0.5 if ratio is None else float(ratio.reshape(-1)[0])
     if training is None or not bool(training.reshape(-1)[0]) or p == 0:
         return x, np.ones(x.shape, bool)
     mask = generator(call).random_sample(x.shape) >= p
-    return (wide(x) * mask * (1 / (1 - p))).astype(x.dtype), mask
+    return np.asarray(wide(x) * mask * (1 / (1 - p))).astype(x.dtype), np.asarray(mask)

@@ -54,9 +54,7 @@ def _log_sum_exp(x: Array, axes: Axes, keep: bool) -> Any:
         return w
     top = np.max(w, axis=axes, keepdims=True, initial=-np.inf)
     shift = np.where(np.isfinite(top), top, 0)
-    return np.squeeze(
-        np.log(np.sum(np.exp(w - shift), axis=axes, keepdims=True)) + shift, axis=() if keep else axes
-    )
+    return np.squeeze(np.log(np.sum(np.exp(w - shift), axis=axes, keepdims=True)) + shift, axis=() if keep else axes)
 
 
 def lowest(dtype: np.dtype[Any]) -> Any:
@@ -84,7 +82,7 @@ _REDUCERS: dict[str, tuple[Reducer, int]] = {
 
 
 def _reduce(reducer: Reducer, call: Call, x: Array, axes: Any) -> Array:
-    keep = bool(call.int("keepdims"))
+    keep = bool(call.integer("keepdims"))
     empty = axes is None or np.size(axes) == 0
     if empty:
         chosen = () if call.get("noop_with_empty_axes", 0) else tuple(range(x.ndim))
@@ -110,7 +108,7 @@ for _name, (_reducer, _since) in _REDUCERS.items():
 @op("ArgMax", "ArgMin")
 def arg_reduce(call: Call, x: Array) -> Array:
     """The index of the largest or smallest element along an axis; the first, or the last, of equal ones."""
-    axis = normal_axis(call.int("axis"), x.ndim)
+    axis = normal_axis(call.integer("axis"), x.ndim)
     if x.shape[axis] == 0:
         raise ShapeError(f"axis {axis} has no elements to choose from; feed at least one")
     function = np.argmax if call.op_type == "ArgMax" else np.argmin
@@ -118,7 +116,7 @@ def arg_reduce(call: Call, x: Array) -> Array:
     w = np.flip(wide(x), axis) if last else wide(x)
     found = np.expand_dims(np.asarray(function(w, axis=axis)), axis).astype(np.int64)
     found = x.shape[axis] - 1 - found if last else found
-    return found if call.int("keepdims") else np.squeeze(found, axis)
+    return found if call.integer("keepdims") else np.squeeze(found, axis)
 
 
 @op("CumSum", "CumProd")
@@ -126,25 +124,25 @@ def cumulate(call: Call, x: Array, axis: Array) -> Array:
     """Running sums or products; `exclusive` leaves the own element out, `reverse` goes from the end."""
     product = call.op_type == "CumProd"
     where = normal_axis(int(axis.reshape(-1)[0]), x.ndim)
-    w = np.flip(wide(x), where) if call.int("reverse") else wide(x)
+    w = np.flip(wide(x), where) if call.integer("reverse") else wide(x)
     total = np.asarray((np.cumprod if product else np.cumsum)(w, axis=where, dtype=w.dtype))
-    if call.int("exclusive"):
+    if call.integer("exclusive"):
         first = np.full_like(np.take(total, [0] if total.shape[where] else [], where), 1 if product else 0)
         total = np.concatenate([first, np.delete(total, -1, where)], where) if total.shape[where] else total
-    total = np.flip(total, where) if call.int("reverse") else total
+    total = np.flip(total, where) if call.integer("reverse") else total
     return np.ascontiguousarray(total).astype(x.dtype, copy=False)
 
 
 @op("TopK", until=10)
 def top_k_attribute(call: Call, x: Array) -> tuple[Array, Array]:
     """The k largest along an axis, k an attribute."""
-    return _top_k(x, call.int("k"), call.int("axis"), True)
+    return _top_k(x, call.integer("k"), call.integer("axis"), True)
 
 
 @op("TopK", since=10)
 def top_k(call: Call, x: Array, k: Array) -> tuple[Array, Array]:
     """The k largest or smallest along an axis in order; of equal ones the lower index first."""
-    return _top_k(x, int(k.reshape(-1)[0]), call.int("axis"), bool(call.get("largest", 1)))
+    return _top_k(x, int(k.reshape(-1)[0]), call.integer("axis"), bool(call.get("largest", 1)))
 
 
 def _top_k(x: Array, k: int, axis: int, largest: bool) -> tuple[Array, Array]:

@@ -46,15 +46,15 @@ class Call:
         value = self.attributes.get(name)
         return default if value is None else value
 
-    def int(self, name: str, default: int | None = None) -> int:
+    def integer(self, name: str, default: int | None = None) -> int:
         """An integer attribute."""
         return int(self._need(name, default))
 
-    def float(self, name: str, default: float | None = None) -> float:
+    def number(self, name: str, default: float | None = None) -> float:
         """A float attribute."""
         return float(self._need(name, default))
 
-    def str(self, name: str, default: str | None = None) -> str:
+    def text(self, name: str, default: str | None = None) -> str:
         """A string attribute."""
         return str(self._need(name, default))
 

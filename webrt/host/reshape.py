@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 from collections.abc import Sequence
 
 import numpy as np
@@ -44,7 +45,7 @@ def _reshape(x: Array, shape: Sequence[int], zero_allowed: bool) -> Array:
 @op("Flatten")
 def flatten(call: Call, x: Array) -> Array:
     """A matrix, split at `axis`."""
-    axis = call.int("axis")
+    axis = call.integer("axis")
     axis = axis + x.ndim if axis < 0 else axis
     if not 0 <= axis <= x.ndim:
         raise ShapeError(f"axis {axis} is out of range for rank {x.ndim}")
@@ -102,7 +103,7 @@ def concat(call: Call, *inputs: Array) -> Array:
     """Tensors joined along an axis."""
     if any(x.ndim == 0 for x in inputs):
         raise ShapeError("a scalar cannot be concatenated; reshape it to [1]")
-    axis = normal_axis(call.int("axis", 1), inputs[0].ndim)
+    axis = normal_axis(call.integer("axis", 1), inputs[0].ndim)
     return np.concatenate(inputs, axis)
 
 
@@ -119,7 +120,7 @@ def split(call: Call, x: Array, sizes: Array | None = None) -> tuple[Array, ...]
 
 
 def _split(call: Call, x: Array, sizes: Sequence[int] | None) -> tuple[Array, ...]:
-    axis = normal_axis(call.int("axis", 0), x.ndim)
+    axis = normal_axis(call.integer("axis", 0), x.ndim)
     total, parts = x.shape[axis], int(call.get("num_outputs", 0) or len(call.outputs))
     if not sizes:
         each = -(-total // parts)
@@ -129,7 +130,7 @@ def _split(call: Call, x: Array, sizes: Sequence[int] | None) -> tuple[Array, ..
     ends = np.cumsum([0, *sizes])
     cut: list[slice] = [slice(None)] * x.ndim
     found = []
-    for start, end in zip(ends[:-1], ends[1:]):
+    for start, end in itertools.pairwise(ends):
         cut[axis] = slice(int(start), int(end))
         found.append(x[tuple(cut)])
     return tuple(found)
@@ -153,7 +154,7 @@ def tile(call: Call, x: Array, repeats: Array) -> Array:
 @op("DepthToSpace")
 def depth_to_space(call: Call, x: Array) -> Array:
     """Blocks of channels moved into space."""
-    block, crd = call.int("blocksize"), str(call.get("mode", "DCR")) == "CRD"
+    block, crd = call.integer("blocksize"), str(call.get("mode", "DCR")) == "CRD"
     n, c, h, w = _four(x)
     if c % block**2:
         raise ShapeError(f"{c} channels are no multiple of {block} squared")
@@ -168,7 +169,7 @@ def depth_to_space(call: Call, x: Array) -> Array:
 @op("SpaceToDepth")
 def space_to_depth(call: Call, x: Array) -> Array:
     """Blocks of space moved into channels."""
-    block, crd = call.int("blocksize"), str(call.get("mode", "DCR")) == "CRD"
+    block, crd = call.integer("blocksize"), str(call.get("mode", "DCR")) == "CRD"
     n, c, h, w = _four(x)
     if h % block or w % block:
         raise ShapeError(f"{h} × {w} is no multiple of {block}")
@@ -186,7 +187,7 @@ def _four(x: Array) -> tuple[int, int, int, int]:
 @op("ReverseSequence")
 def reverse_sequence(call: Call, x: Array, lengths: Array) -> Array:
     """The first `length` steps of each sequence turned round."""
-    batch, time = normal_axis(call.int("batch_axis"), x.ndim), normal_axis(call.int("time_axis"), x.ndim)
+    batch, time = normal_axis(call.integer("batch_axis"), x.ndim), normal_axis(call.integer("time_axis"), x.ndim)
     if lengths.shape != (x.shape[batch],) or (lengths < 0).any() or (lengths > x.shape[time]).any():
         raise ShapeError(f"lengths {lengths.tolist()} do not fit axis {batch} and {time} of {x.shape}")
     steps, ends = np.arange(x.shape[time]), lengths.astype(np.int64)[:, None]

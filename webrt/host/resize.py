@@ -63,14 +63,14 @@ def nearest_index(x: Array, mode: str, before: int, scale: float) -> Array:
         found = np.floor(x) if mode == "floor" else np.ceil(x)
     else:
         raise InvalidModel(f"nearest_mode {mode!r} is not one that ONNX defines")
-    return np.clip(found.astype(np.int64), 0, before - 1)
+    return np.asarray(np.clip(found.astype(np.int64), 0, before - 1))
 
 
 def _kernel(x: Array, mode: str, a: float) -> Array:
     """The filter's height at a distance: a triangle, or Keys' cubic with coefficient a."""
     d = np.abs(x)
     if mode == "linear":
-        return np.clip(1 - d, 0, 1)
+        return np.asarray(np.clip(1 - d, 0, 1))
     near = ((a + 2) * d - (a + 3)) * d * d + 1
     far = ((a * d - 5 * a) * d + 8 * a) * d - 4 * a
     return np.where(d <= 1, near, np.where(d < 2, far, 0))
@@ -161,7 +161,7 @@ def _upsample(call: Call, x: Array, scales: Sequence[float]) -> Array:
     if len(scales) != x.ndim:
         raise ShapeError(f"{len(scales)} scales for rank {x.ndim}; one per axis is needed")
     axes = [Axis(i, n, _scaled(n, 1, s), float(s), 0, 1) for i, (n, s) in enumerate(zip(x.shape, scales))]
-    return resize(call, x, axes, "linear" if call.str("mode") != "nearest" else "nearest", "asymmetric", "simple")
+    return resize(call, x, axes, "linear" if call.text("mode") != "nearest" else "nearest", "asymmetric", "simple")
 
 
 @op("Resize", since=11)
@@ -169,10 +169,10 @@ def resize_11(
     call: Call, x: Array, roi: Array | None = None, scales: Array | None = None, sizes: Array | None = None
 ) -> Array:
     """Resize by scales or to sizes, in every mode."""
-    mode = call.str("mode")
+    mode = call.text("mode")
     if mode not in ("nearest", "linear", "cubic"):
         raise InvalidModel(f"mode {mode!r} is not one that ONNX defines")
-    coordinate = call.str("coordinate_transformation_mode")
+    coordinate = call.text("coordinate_transformation_mode")
     where = [normal_axis(a, x.ndim) for a in call.ints("axes") or range(x.ndim)]
     crop = roi.astype(np.float64).tolist() if roi is not None and coordinate == "tf_crop_and_resize" else []
     if coordinate == "tf_crop_and_resize" and len(crop) != 2 * len(where):
@@ -185,7 +185,7 @@ def resize_11(
         axes = _by_sizes(x, where, sizes, starts, ends, str(call.get("keep_aspect_ratio_policy", "stretch")))
     else:
         raise ShapeError("neither scales nor sizes is given; feed one of them")
-    return resize(call, x, axes, mode, coordinate, call.str("nearest_mode"))
+    return resize(call, x, axes, mode, coordinate, call.text("nearest_mode"))
 
 
 def _by_scales(

@@ -44,7 +44,11 @@ def _activations(call: Call, default: tuple[str, ...], directions: int) -> list[
         names = names[:directions]
     if len(names) != len(default) * directions:
         raise InvalidModel(f"{len(names)} activations for {directions} directions; {len(default)} each are needed")
-    alphas, betas, clip = iter(call.floats("activation_alpha")), iter(call.floats("activation_beta")), call.get("clip", 0.0)
+    alphas, betas, clip = (
+        iter(call.floats("activation_alpha")),
+        iter(call.floats("activation_beta")),
+        call.get("clip", 0.0),
+    )
     found = []
     for name in names:
         if name.lower() not in _FUNCTIONS:
@@ -136,7 +140,7 @@ def recurrent(
     peepholes: Array | None = None,
 ) -> tuple[Array, ...]:  # fmt: skip
     """Y, Y_h (and Y_c) of a recurrent operator."""
-    dtype, layout, direction = x.dtype, int(call.get("layout", 0)), call.str("direction", "forward")
+    dtype, layout, direction = x.dtype, int(call.get("layout", 0)), call.text("direction", "forward")
     x, w, r = wide(x), wide(w), wide(r)
     if layout:
         x = x.swapaxes(0, 1)

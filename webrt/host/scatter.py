@@ -29,7 +29,7 @@ def _write(result: Array, places: tuple[Any, ...], updates: Array, reduction: st
 @op("ScatterElements", "Scatter")
 def scatter_elements(call: Call, x: Array, indices: Array, updates: Array) -> Array:
     """A copy of x with each update at its index along an axis, and its own place on the others."""
-    axis = normal_axis(call.int("axis"), x.ndim)
+    axis = normal_axis(call.integer("axis"), x.ndim)
     if indices.shape != updates.shape or indices.ndim != x.ndim:
         raise ShapeError(f"indices {indices.shape} and updates {updates.shape} must have one shape of rank {x.ndim}")
     if any(n > m for i, (n, m) in enumerate(zip(indices.shape, x.shape)) if i != axis):
@@ -51,14 +51,15 @@ def scatter_nd(call: Call, x: Array, indices: Array, updates: Array) -> Array:
     places = tuple(checked(flat[:, i], x.shape[i], f"axis {i}") for i in range(depth))
     reduction = str(call.get("reduction", "none"))
     if depth == 0:
-        return _write(x.copy()[None], (np.zeros(len(flat), np.int64),), updates.reshape(-1, *x.shape), reduction)[0]
+        whole = (np.zeros(len(flat), np.int64),)
+        return np.asarray(_write(x.copy()[None], whole, updates.reshape(-1, *x.shape), reduction)[0])
     return _write(x.copy(), places, updates.reshape(-1, *x.shape[depth:]), reduction)
 
 
 @op("TensorScatter")
 def tensor_scatter(call: Call, past: Array, update: Array, starts: Array | None = None) -> Array:
     """A cache with new rows written from each sample's index on; circular mode wraps round."""
-    axis = normal_axis(call.int("axis"), past.ndim)
+    axis = normal_axis(call.integer("axis"), past.ndim)
     rows, room = update.shape[axis], past.shape[axis]
     begin = np.zeros(past.shape[0], np.int64) if starts is None else starts.astype(np.int64)
     if rows > room or [n for i, n in enumerate(past.shape) if i != axis] != [
@@ -66,7 +67,7 @@ def tensor_scatter(call: Call, past: Array, update: Array, starts: Array | None 
     ]:
         raise ShapeError(f"update {update.shape} does not fit into the cache {past.shape} along axis {axis}")
     at = begin[:, None] + np.arange(rows)
-    if call.str("mode") == "circular":
+    if call.text("mode") == "circular":
         at = at % room
     elif begin.size and (int(at.min(initial=0)) < 0 or int(at.max(initial=0)) >= room):
         raise IndexError(f"rows up to {int(at.max())} are written into a cache of {room}")

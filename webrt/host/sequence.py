@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 from collections.abc import Mapping
 from typing import Any
 
@@ -74,19 +75,19 @@ def concat(call: Call, sequence: Sequence) -> Array:
     if not sequence:
         raise ShapeError("an empty sequence cannot be joined")
     rank = sequence[0].ndim
-    if call.int("new_axis"):
-        return np.stack(sequence, normal_axis(call.int("axis"), rank + 1))
-    return np.concatenate(sequence, normal_axis(call.int("axis"), rank))
+    if call.integer("new_axis"):
+        return np.stack(sequence, normal_axis(call.integer("axis"), rank + 1))
+    return np.concatenate(sequence, normal_axis(call.integer("axis"), rank))
 
 
 @op("SplitToSequence")
 def split(call: Call, x: Array, sizes: Array | None = None) -> Sequence:
     """x cut along an axis into a sequence: single slices, chunks of one size, or given sizes."""
-    axis = normal_axis(call.int("axis"), x.ndim)
+    axis = normal_axis(call.integer("axis"), x.ndim)
     total = x.shape[axis]
     if sizes is None:
         parts = np.split(x, total, axis) if total else []
-        return [np.squeeze(p, axis) for p in parts] if not call.int("keepdims") else parts
+        return [np.squeeze(p, axis) for p in parts] if not call.integer("keepdims") else parts
     if sizes.ndim == 0:
         each = int(sizes)
         if each <= 0:
@@ -97,7 +98,7 @@ def split(call: Call, x: Array, sizes: Array | None = None) -> Sequence:
     if sum(counts) != total or min(counts, default=0) < 0:
         raise ShapeError(f"sizes {counts} do not add up to {total} on axis {axis}")
     ends = np.cumsum([0, *counts])
-    return [np.take(x, np.arange(a, b), axis) for a, b in zip(ends[:-1], ends[1:])]
+    return [np.take(x, np.arange(a, b), axis) for a, b in itertools.pairwise(ends)]
 
 
 @op("SequenceMap", outer=True)

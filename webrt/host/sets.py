@@ -15,7 +15,7 @@ def unique(call: Call, x: Array) -> tuple[Array, Array, Array, Array]:
     axis = call.get("axis")
     where = None if axis is None else normal_axis(int(axis), x.ndim)
     values, first, inverse, counts = _distinct(x, where)
-    if not call.int("sorted"):
+    if not call.integer("sorted"):
         order = np.argsort(first, kind="stable")
         rank = np.empty_like(order)
         rank[order] = np.arange(order.size)
@@ -31,7 +31,5 @@ def _distinct(x: Array, axis: int | None) -> tuple[Array, Array, Array, Array]:
             codes, return_index=True, return_inverse=True, return_counts=True, axis=axis
         )
         return np.take(x, first, axis), first, inverse.reshape(-1), counts
-    values, first, inverse, counts = np.unique(
-        x, return_index=True, return_inverse=True, return_counts=True, axis=axis
-    )
+    values, first, inverse, counts = np.unique(x, return_index=True, return_inverse=True, return_counts=True, axis=axis)
     return values, first, inverse.reshape(-1), counts

@@ -27,7 +27,7 @@ def _pairs(x: Array) -> Array:
 @op("DFT", until=20)
 def dft_attribute(call: Call, x: Array, length: Array | None = None) -> Array:
     """The discrete Fourier transform along an axis that is an attribute."""
-    return _dft(call, x, length, call.int("axis"))
+    return _dft(call, x, length, call.integer("axis"))
 
 
 @op("DFT", since=20)
@@ -40,7 +40,7 @@ def _dft(call: Call, x: Array, length: Array | None, axis: int) -> Array:
     where = normal_axis(axis, x.ndim)
     if where == x.ndim - 1:
         raise ShapeError("the last axis holds real and imaginary parts and cannot be transformed")
-    inverse, onesided = bool(call.int("inverse")), bool(call.int("onesided"))
+    inverse, onesided = bool(call.integer("inverse")), bool(call.integer("onesided"))
     n = x.shape[where] if length is None else int(length.reshape(-1)[0])
     if inverse and onesided:
         n = 2 * (x.shape[where] - 1) if length is None else n
@@ -54,9 +54,7 @@ def _dft(call: Call, x: Array, length: Array | None, axis: int) -> Array:
 
 
 @op("STFT")
-def stft(
-    call: Call, signal: Array, step: Array, window: Array | None = None, length: Array | None = None
-) -> Array:
+def stft(call: Call, signal: Array, step: Array, window: Array | None = None, length: Array | None = None) -> Array:
     """Transforms of windowed frames: [batch, frames, frequencies, 2]."""
     hop = int(step.reshape(-1)[0])
     size = int(length.reshape(-1)[0]) if length is not None else signal.shape[1] if window is None else window.size
@@ -66,7 +64,7 @@ def stft(
     frames = np.lib.stride_tricks.sliding_window_view(values, size, axis=1)[:, ::hop]
     weights = np.ones(size) if window is None else wide(window)
     result = np.fft.fft(frames * weights, axis=-1)
-    if call.int("onesided"):
+    if call.integer("onesided"):
         result = result[..., : size // 2 + 1]
     return _pairs(result).astype(signal.dtype)
 
@@ -75,9 +73,9 @@ def _register_window(name: str, coefficients: tuple[float, ...]) -> None:
     @op(name)
     def window(call: Call, size: Array) -> Array:
         n = int(size.reshape(-1)[0])
-        turns = np.arange(n) * (2 * np.pi / max(n if call.int("periodic") else n - 1, 1))
+        turns = np.arange(n) * (2 * np.pi / max(n if call.integer("periodic") else n - 1, 1))
         total = sum(c * np.cos(i * turns) for i, c in enumerate(coefficients))
-        return np.asarray(total).astype(np_dtype(call.int("output_datatype")))
+        return np.asarray(total).astype(np_dtype(call.integer("output_datatype")))
 
 
 _register_window("HannWindow", (0.5, -0.5))
@@ -104,4 +102,4 @@ def mel_weight_matrix(call: Call, bins: Array, length: Array, rate: Array, low: 
         fall = np.arange(centre, right)
         if right > centre:
             result[fall, i] = (right - fall) / (right - centre)
-    return result.astype(np_dtype(call.int("output_datatype")))
+    return result.astype(np_dtype(call.integer("output_datatype")))

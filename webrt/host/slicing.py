@@ -57,7 +57,7 @@ def _bounds(start: int, end: int, step: int, size: int) -> slice:
 def pad_attributes(call: Call, x: Array) -> Array:
     """Room around x; pads are attributes."""
     pads = call.ints("pads") or call.ints("paddings") or []
-    return _pad(x, pads, range(x.ndim), call.str("mode"), np.asarray(call.float("value"), x.dtype))
+    return _pad(x, pads, range(x.ndim), call.text("mode"), np.asarray(call.number("value"), x.dtype))
 
 
 @op("Pad", since=11)
@@ -65,7 +65,7 @@ def pad(call: Call, x: Array, pads: Array, value: Array | None = None, axes: Arr
     """Room around x, or less of it where a pad is negative."""
     where = range(x.ndim) if axes is None else [normal_axis(int(a), x.ndim) for a in axes.reshape(-1)]
     fill = value.reshape(()) if value is not None and value.size else None
-    return _pad(x, pads.reshape(-1).tolist(), where, call.str("mode"), fill)
+    return _pad(x, pads.reshape(-1).tolist(), where, call.text("mode"), fill)
 
 
 def _pad(x: Array, pads: Sequence[int], axes: Sequence[int], mode: str, fill: Array | None) -> Array:
@@ -112,7 +112,7 @@ def trilu(call: Call, x: Array, k: Array | None = None) -> Array:
     if x.ndim < 2:
         raise ShapeError(f"matrices are needed, got {x.shape}")
     rows, columns = np.ogrid[: x.shape[-2], : x.shape[-1]]
-    keep = columns - rows >= offset if call.int("upper") else columns - rows <= offset
+    keep = columns - rows >= offset if call.integer("upper") else columns - rows <= offset
     return np.where(keep, x, np.zeros((), x.dtype))
 
 

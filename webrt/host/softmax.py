@@ -34,7 +34,7 @@ def hardmax(x: Array, axis: int = -1) -> Array:
 def _register(name: str, function: Callable[[Array, int], Array]) -> None:
     @op(name, until=13)
     def as_matrix(call: Call, x: Array) -> Array:
-        axis = normal_axis(call.int("axis"), x.ndim) if call.int("axis") != x.ndim else x.ndim
+        axis = normal_axis(call.integer("axis"), x.ndim) if call.integer("axis") != x.ndim else x.ndim
         rows = int(np.prod(x.shape[:axis]))
         if not x.size:
             return x
@@ -42,7 +42,7 @@ def _register(name: str, function: Callable[[Array, int], Array]) -> None:
 
     @op(name, since=13)
     def along_axis(call: Call, x: Array) -> Array:
-        axis = normal_axis(call.int("axis"), x.ndim)
+        axis = normal_axis(call.integer("axis"), x.ndim)
         return function(wide(x), axis).astype(x.dtype) if x.size else x
 
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 from collections import Counter
+from collections.abc import Callable
 
 import numpy as np
 
@@ -47,9 +48,9 @@ def regex_full_match(call: Call, x: Array) -> Array:
     """Whether a pattern matches the whole of each string."""
     _need_strings(x)
     try:
-        pattern = re.compile(call.str("pattern"))
+        pattern = re.compile(call.text("pattern"))
     except re.error as error:
-        raise InvalidModel(f"the pattern {call.str('pattern')!r} is no regular expression ({error})") from None
+        raise InvalidModel(f"the pattern {call.text('pattern')!r} is no regular expression ({error})") from None
     return np.array([pattern.fullmatch(w) is not None for w in x.reshape(-1).tolist()], bool).reshape(x.shape)
 
 
@@ -59,11 +60,12 @@ def string_normalizer(call: Call, x: Array) -> Array:
     _need_strings(x)
     if x.ndim not in (1, 2) or (x.ndim == 2 and x.shape[0] != 1):
         raise ShapeError(f"[C] or [1, C] is needed, got {x.shape}")
-    action, sensitive = call.str("case_change_action").upper(), bool(call.int("is_case_sensitive"))
+    action, sensitive = call.text("case_change_action").upper(), bool(call.integer("is_case_sensitive"))
     stops = call.strings("stopwords")
     stop_set = set(stops) if sensitive else {s.lower() for s in stops}
     kept = [w for w in x.reshape(-1).tolist() if (w if sensitive else w.lower()) not in stop_set]
-    change = {"LOWER": str.lower, "UPPER": str.upper, "NONE": str}.get(action)
+    changes: dict[str, Callable[[str], str]] = {"LOWER": str.lower, "UPPER": str.upper, "NONE": str}
+    change = changes.get(action)
     if change is None:
         raise InvalidModel(f"case_change_action {action!r} is not one that ONNX defines")
     words: list[object] = [change(w) for w in kept] or [""]
@@ -80,7 +82,7 @@ def tf_idf(call: Call, x: Array) -> Array:
     for i, row in enumerate(rows.tolist()):
         for column, count in _count(call, table, row).items():
             result[i, column] = count
-    mode, weights = call.str("mode"), call.floats("weights")
+    mode, weights = call.text("mode"), call.floats("weights")
     if mode not in ("TF", "IDF", "TFIDF"):
         raise InvalidModel(f"mode {mode!r} is not one that ONNX defines")
     if mode != "TF":
@@ -103,8 +105,8 @@ def _ngrams(call: Call) -> dict[tuple[object, ...], int]:
 
 def _count(call: Call, table: dict[tuple[object, ...], int], row: list[object]) -> Counter[int]:
     found: Counter[int] = Counter()
-    shortest, longest = call.int("min_gram_length"), call.int("max_gram_length")
-    for distance in range(1, call.int("max_skip_count") + 2):
+    shortest, longest = call.integer("min_gram_length"), call.integer("max_gram_length")
+    for distance in range(1, call.integer("max_skip_count") + 2):
         for n in range(shortest if distance == 1 else max(shortest, 2), longest + 1):
             for start in range(len(row) - (n - 1) * distance):
                 column = table.get(tuple(row[start : start + (n - 1) * distance + 1 : distance]))

@@ -12,15 +12,15 @@ from webrt.host.values import Array, wide
 @op("RoiAlign")
 def roi_align(call: Call, x: Array, rois: Array, batch_indices: Array) -> Array:
     """Regions of x [N, C, H, W] pooled to one size at bilinear samples, by mean or by maximum."""
-    height, width = call.int("output_height"), call.int("output_width")
-    ratio, scale = call.int("sampling_ratio"), call.float("spatial_scale")
-    half = call.opset >= 16 and call.str("coordinate_transformation_mode") == "half_pixel"
+    height, width = call.integer("output_height"), call.integer("output_width")
+    ratio, scale = call.integer("sampling_ratio"), call.number("spatial_scale")
+    half = call.opset >= 16 and call.text("coordinate_transformation_mode") == "half_pixel"
     values = wide(x)
     boxes = wide(rois) * np.asarray(scale, wide(rois).dtype) - (0.5 if half else 0)
     batches = batch_indices.reshape(-1)
     if boxes.shape != (batches.size, 4):
         raise ShapeError(f"rois {rois.shape} must be [{batches.size}, 4]")
-    if batches.size and not (0 <= int(batches.min()) and int(batches.max()) < x.shape[0]):
+    if batches.size and not (int(batches.min()) >= 0 and int(batches.max()) < x.shape[0]):
         raise IndexError(f"batch_indices reach {int(batches.max())}, X has {x.shape[0]} images")
     result = np.zeros((batches.size, x.shape[1], height, width), values.dtype)
     for i, (x1, y1, x2, y2) in enumerate(boxes.tolist()):
@@ -29,7 +29,7 @@ def roi_align(call: Call, x: Array, rois: Array, batch_indices: Array) -> Array:
             size_h, size_w = max(size_h, 1.0), max(size_w, 1.0)
         rows = _samples(y1, size_h, height, ratio, x.shape[2])
         columns = _samples(x1, size_w, width, ratio, x.shape[3])
-        result[i] = _pool(values[int(batches[i])], rows, columns, call.str("mode").lower() == "max")
+        result[i] = _pool(values[int(batches[i])], rows, columns, call.text("mode").lower() == "max")
     return result.astype(x.dtype)
 
 
@@ -73,7 +73,7 @@ def max_roi_pool(call: Call, x: Array, rois: Array) -> Array:
     """Regions [batch, x1, y1, x2, y2] of x pooled to one size; as Fast R-CNN defines it."""
     height, width = call.ints("pooled_shape") or (1, 1)
     result = np.zeros((rois.shape[0], x.shape[1], height, width), x.dtype)
-    scale = call.float("spatial_scale")
+    scale = call.number("spatial_scale")
     for i, roi in enumerate(wide(rois).tolist()):
         image = x[_image(roi[0], x.shape[0])]
         x1, y1, x2, y2 = (int(np.floor(v * scale + 0.5)) for v in roi[1:])
@@ -111,7 +111,7 @@ def non_max_suppression(
         raise ShapeError(f"boxes {boxes.shape} and scores {scores.shape} must be [N, B, 4] and [N, C, B]")
     selected: list[tuple[int, int, int]] = []
     for n in range(scores.shape[0] if limit > 0 else 0):
-        corners = _corners(boxes[n].astype(np.float32), bool(call.int("center_point_box")))
+        corners = _corners(boxes[n].astype(np.float32), bool(call.integer("center_point_box")))
         for c in range(scores.shape[1]):
             line = scores[n, c]
             order = np.argsort(-line, kind="stable")

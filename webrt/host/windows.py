@@ -79,7 +79,9 @@ def make_windows(call: Call, spatial: Sequence[int], kernel: Sequence[int], ceil
     for n, r, s, b, e in zip(spatial, reach, strides, begin, end):
         room = n + b + e - r
         if room < 0 and not (ceil and room > -s):
-            raise ShapeError(f"a window of {r} does not fit into {n} elements padded by {b} and {e}; feed a larger input")
+            raise ShapeError(
+                f"a window of {r} does not fit into {n} elements padded by {b} and {e}; feed a larger input"
+            )
         count = (-(-room // s) if ceil else room // s) + 1
         sizes.append(count - 1 if ceil and (count - 1) * s >= n + b else count)
     return Windows(tuple(kernel), strides, dilations, begin, end, tuple(spatial), tuple(sizes))
