@@ -1,4 +1,4 @@
-"""BatchNormalization (inference), LpNormalization and LRN. Source: the ONNX operator texts."""
+"""BatchNormalization, LpNormalization and LRN. Source: the ONNX operator texts."""
 
 from __future__ import annotations
 
@@ -25,11 +25,13 @@ def _batch_shape(n: Node) -> list[Info]:
 def batch_normalization(n: Node, b: Builder) -> None:
     x = n.input(0)
     require(n.given(), *T.FLOATS)
-    if n.attr("training_mode", 0) or any(n.wants(k) for k in range(1, len(n.outputs))):
-        raise UnsupportedOp("BatchNormalization in training mode")
-    scale, shift = _scale_and_shift(n, b)
-    per_channel = n.attr("spatial", 1)
-    rows = Rows.of(x.known_shape, [k for k in range(x.rank) if k != 1] if per_channel else [0])
+    rows = Rows.of(x.known_shape, [k for k in range(x.rank) if k != 1] if n.attr("spatial", 1) else [0])
+    if n.attr("training_mode", 0):
+        scale, shift = _trained(n, b, rows)
+    elif any(n.wants(k) for k in range(1, len(n.outputs))):
+        raise UnsupportedOp("BatchNormalization with the statistics of training as outputs, below opset 14")
+    else:
+        scale, shift = _folded(n, b) or _scale_and_shift(n, b, n.input(3), n.input(4))
     b.map(
         n.output(),
         "let c = channel(i);\nreturn load_x(i) * load_scale(c) + load_shift(c);",
@@ -38,31 +40,46 @@ def batch_normalization(n: Node, b: Builder) -> None:
     )  # fmt: skip
 
 
-def _scale_and_shift(n: Node, b: Builder) -> tuple[Value, Value]:
-    """scale / √(var + ε) and B - mean · that: constants where the inputs are."""
-    epsilon = float(n.attr("epsilon"))
+def _folded(n: Node, b: Builder) -> tuple[Value, Value] | None:
+    """scale / √(var + ε) and B - mean · that as constants, where the inputs are constants."""
     try:
         scale, bias, mean, var = (n.const(k).astype(np.float64) for k in range(1, 5))
     except NotConstant:
-        return _computed(n, b, epsilon)
+        return None
     with np.errstate(all="ignore"):
-        factor = scale / np.sqrt(var + epsilon)
+        factor = scale / np.sqrt(var + float(n.attr("epsilon")))
         shift = bias - mean * factor
         return b.constant(factor.astype(np.float32)), b.constant(shift.astype(np.float32))
 
 
-def _computed(n: Node, b: Builder, epsilon: float) -> tuple[Value, Value]:
+def _scale_and_shift(n: Node, b: Builder, mean: Value, var: Value) -> tuple[Value, Value]:
+    """The same, computed at the run."""
     shape = n.input(1).known_shape
     scale, shift = b.temp(T.F32, shape), b.temp(T.F32, shape)
     b.map(
         scale, "return load_s(i) / sqrt(load_v(i) + bitcast<f32>(p.epsilon));",
-        reads={"s": n.input(1), "v": n.input(4)}, params={"epsilon": epsilon}, name="batch_norm_scale",
+        reads={"s": n.input(1), "v": var}, params={"epsilon": float(n.attr("epsilon"))}, name="batch_norm_scale",
     )  # fmt: skip
     b.map(
         shift, "return load_b(i) - load_m(i) * load_s(i);",
-        reads={"s": scale, "b": n.input(2), "m": n.input(3)}, name="batch_norm_shift",
+        reads={"s": scale, "b": n.input(2), "m": mean}, name="batch_norm_shift",
     )  # fmt: skip
     return scale, shift
+
+
+def _trained(n: Node, b: Builder, rows: Rows) -> tuple[Value, Value]:
+    """Scale and shift from the batch's own statistics; the running ones move towards them by 1 - momentum."""
+    x = n.input(0)
+    mean = row_sums(b, x, rows, "v", "a / f32(p.length)", name="row_mean")
+    var = row_sums(b, x, rows, "(v - c) * (v - c)", "a / f32(p.length)", context=mean, name="row_variance")
+    for k, now in ((1, mean), (2, var)):
+        if n.wants(k):
+            b.map(
+                n.output(k), "let m = bitcast<f32>(p.momentum);\nreturn load_old(i) * m + load_now(i) * (1.0 - m);",
+                reads={"old": n.input(2 + k), "now": now}, params={"momentum": float(n.attr("momentum"))},
+                name="batch_norm_running",
+            )  # fmt: skip
+    return _scale_and_shift(n, b, mean, var)
 
 
 @op("LpNormalization", shape=same_as_first)

@@ -14,7 +14,6 @@ from dataclasses import replace
 from webrt import dtypes as T
 from webrt.dims import Dim
 from webrt.dtypes import DType
-from webrt.errors import UnsupportedType
 from webrt.ir import Node, Value
 from webrt.lowering import Builder, Info, Shape, normalize_axis, op, require
 from webrt.ops import args
@@ -98,9 +97,10 @@ def extreme(dtype: DType | None, largest: bool) -> Fold:
 
 
 def _mean(acc: DType) -> Fold:
-    if acc in T.INTS64:
-        raise UnsupportedType(f"the mean of {acc} needs 64-bit division")
     fold = sum_fold(acc, "v")
+    if acc in T.INTS64:
+        divide = "i64_div" if acc == T.I64 else "u64_div"
+        return replace(fold, finish=f"{divide}(a, vec2<u32>(p.length, 0u))", use=("int64", "int64_div"))
     if acc != T.F32:
         return replace(fold, finish=f"a / {acc.wgsl}(p.length)")
     mean = "select(a / f32(p.length), bitcast<f32>(p.nan), p.length == 0u)"

@@ -135,7 +135,7 @@ def fold_rows(
     reads = {"x": x} | ({"c": context} if context is not None else {})
     params = {**rows.params(), **fold.params}
     parts = split(rows.count, rows.length)
-    use = (*fold.use, *(("int64",) if fold.acc in T.INTS64 else ()))
+    use = (*(("int64",) if fold.acc in T.INTS64 else ()), *fold.use)
     if parts is None:
         text = f"let c = {_context(context, 'i')};\nreturn finish(fold(row_base(i), 0u, p.length, c), c);"
         fns = [*rows.walk(), *_functions(fold, rows.vec(x)), _finish(fold.finish)]
