@@ -8,6 +8,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
+from webrt import validate
 from webrt.errors import DeviceError, KernelError, PlacementError
 from webrt.plan import Copy, Dispatch, HostStep, Plan
 from webrt.runtime.device import BindGroup, Device, HostNode, HostProvider, Pipeline, Range
@@ -37,11 +38,12 @@ class RunStats:
 class Session:
     """Runs a plan. May be used from several threads, one run at a time; the device may be shared.
 
-    Raises TargetError where the device does not meet the plan, PlacementError where the plan has host steps and no
-    `host` provider is given, KernelError, OutOfMemory and DeviceLost.
+    Raises PlanError for a plan that breaks a rule of validate.py, TargetError where the device does not meet the plan,
+    PlacementError where the plan has host steps and no `host` provider is given, KernelError, OutOfMemory, DeviceLost.
     """
 
     def __init__(self, plan: Plan, device: Device, host: HostProvider | None = None) -> None:
+        validate.validate(plan)
         self.plan, self.device = plan, device
         self.last_run = RunStats()
         self._closed = False

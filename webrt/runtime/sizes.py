@@ -118,7 +118,10 @@ def size_text(program: Sequence[Sequence[Any]], ref: DimRef, depth: int = 0) -> 
         return "…"
     operands = [str(size_text(program, (a[0],) if isinstance(a, list) else a, depth + 1)) for a in args]
     signs = {"add": " + ", "sub": " - ", "mul": "*", "floordiv": " // ", "mod": " % "}
-    return f"({signs[op].join(operands)})" if op in signs else f"{op}({', '.join(operands)})"
+    if op in signs:
+        text = signs[op].join(operands)
+        return f"({text})" if depth else text
+    return f"{op}({', '.join(operands)})"
 
 
 def declared(plan: Plan, info: ValueInfo) -> str:

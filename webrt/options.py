@@ -1,0 +1,134 @@
+"""How a session is set up: the options and provider lists that ONNX Runtime's users know."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from enum import IntEnum
+from typing import Any, TypeAlias
+
+from webrt.errors import InputError
+
+WEBGPU = "WebGpuExecutionProvider"
+CPU = "CPUExecutionProvider"
+WEBGPU_OPTIONS = frozenset({"power_preference", "adapter", "force_fallback", "limits"})
+
+ProviderEntry: TypeAlias = str | tuple[str, Mapping[str, Any]]
+
+
+class GraphOptimizationLevel(IntEnum):
+    """Which passes run: none but those that are needed, the basic ones, fusions too, all."""
+
+    ORT_DISABLE_ALL = 0
+    ORT_ENABLE_BASIC = 1
+    ORT_ENABLE_EXTENDED = 2
+    ORT_ENABLE_ALL = 99
+
+
+@dataclass(frozen=True)
+class Provider:
+    """An entry of a provider list."""
+
+    name: str
+    options: Mapping[str, Any]
+
+
+class SessionOptions:
+    """Options of an InferenceSession; names and meanings are ONNX Runtime's. Any other attribute is an AttributeError.
+
+    `log_severity_level`: 0 verbose, 1 info, 2 warning, 3 error, 4 fatal; messages below it are not logged.
+    `intra_op_num_threads` and `inter_op_num_threads` are accepted and have no effect.
+
+    Config entries that webrt reads ("0" or "1", or a path):
+      session.compile_only             stop after the optimised model and the plan are made; no device is touched
+      session.plan_filepath            where to write the plan (a .webrt file)
+      session.disable_cpu_ep_fallback  a node that would run on the CPU is a PlacementError
+    """
+
+    __slots__ = (
+        "_entries",
+        "_free_dims",
+        "graph_optimization_level",
+        "inter_op_num_threads",
+        "intra_op_num_threads",
+        "log_severity_level",
+        "optimized_model_filepath",
+    )
+
+    def __init__(self) -> None:
+        self.graph_optimization_level = GraphOptimizationLevel.ORT_ENABLE_ALL
+        self.optimized_model_filepath: str | os.PathLike[str] = ""
+        self.log_severity_level = 2
+        self.intra_op_num_threads = 0
+        self.inter_op_num_threads = 0
+        self._entries: dict[str, str] = {}
+        self._free_dims: dict[str, int] = {}
+
+    def add_session_config_entry(self, key: str, value: str) -> None:
+        """Sets a config entry; both are texts."""
+        self._entries[str(key)] = str(value)
+
+    def get_session_config_entry(self, key: str) -> str:
+        """The value of a config entry. Raises InputError where it was not set."""
+        if key not in self._entries:
+            raise InputError(f"there is no session config entry {key!r}; set are {', '.join(self._entries) or 'none'}")
+        return self._entries[key]
+
+    def add_free_dimension_override_by_name(self, name: str, value: int) -> None:
+        """Fixes the named dim at `value` when the model is loaded."""
+        if value < 0:
+            raise InputError(f"the dim {name!r} cannot be {value}")
+        self._free_dims[name] = int(value)
+
+    @property
+    def free_dimensions(self) -> Mapping[str, int]:
+        """The sizes of named dims that were fixed."""
+        return dict(self._free_dims)
+
+    def entry(self, key: str) -> str:
+        """The value of a config entry, "" where it was not set."""
+        return self._entries.get(key, "")
+
+    def is_set(self, key: str) -> bool:
+        """Whether a config entry is "1". Raises InputError for anything but "0" and "1"."""
+        value = self.entry(key)
+        if value not in ("", "0", "1"):
+            raise InputError(f'the session config entry {key!r} is "0" or "1", not {value!r}')
+        return value == "1"
+
+
+def parse_providers(
+    providers: Sequence[ProviderEntry] | None, provider_options: Sequence[Mapping[str, Any]] | None
+) -> list[Provider] | None:
+    """A provider list as ONNX Runtime takes it: names, or (name, options); or names with a list of options beside it.
+
+    None means that the caller leaves the choice. Raises InputError for names and options that do not exist.
+    """
+    if providers is None:
+        if provider_options:
+            raise InputError("provider_options were given without providers")
+        return None
+    if provider_options is not None and len(provider_options) != len(providers):
+        raise InputError(f"{len(providers)} providers and {len(provider_options)} provider_options were given")
+    out: list[Provider] = []
+    for i, entry in enumerate(providers):
+        name, options = (entry, {}) if isinstance(entry, str) else entry
+        chosen = Provider(name, {**options, **(provider_options[i] if provider_options else {})})
+        _check_provider(chosen)
+        if chosen.name not in [p.name for p in out]:
+            out.append(chosen)
+    if not out:
+        raise InputError(f"the provider list is empty; the providers are {WEBGPU} and {CPU}")
+    return out
+
+
+def _check_provider(provider: Provider) -> None:
+    if provider.name not in (WEBGPU, CPU):
+        raise InputError(f"there is no provider {provider.name!r}; the providers are {WEBGPU} and {CPU}")
+    known = WEBGPU_OPTIONS if provider.name == WEBGPU else frozenset()
+    extra = sorted(set(provider.options) - known)
+    if extra:
+        raise InputError(
+            f"{provider.name} has no option {', '.join(map(repr, extra))}; it has {', '.join(sorted(known)) or 'none'}"
+        )
