@@ -1,5 +1,5 @@
 // Conversions between f32 and integers (with lib/int64). To integers: toward zero; what does not fit, and NaN, gives the
-// smallest signed number, as x86 does.
+// smallest signed number (an f32 above all u64 gives 0), as C's conversions on x86 do.
 fn i32_from_f32(v: f32) -> i32 {
   if (v >= -2147483648.0 && v < 2147483648.0) { return i32(v); }
   return bitcast<i32>(0x80000000u);
@@ -21,8 +21,9 @@ fn i64_from_f32(v: f32) -> vec2<u32> {
 }
 fn u64_from_f32(v: f32) -> vec2<u32> {
   let b = bitcast<u32>(v);
-  if (b >= 0x5f000000u && b < 0x5f800000u) { return u64_magnitude(v); }
-  return i64_from_f32(v);
+  if (b < 0x5f000000u || b > 0x7f800000u) { return i64_from_f32(v); }
+  if (b < 0x5f800000u) { return u64_magnitude(v); }
+  return vec2<u32>(0u);
 }
 // Round half to even.
 fn f32_from_u64(a: vec2<u32>) -> f32 {

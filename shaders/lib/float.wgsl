@@ -5,9 +5,16 @@ fn f32_inf() -> f32 { return f32_from_bits(0x7f800000u); }
 fn copy_sign(magnitude: f32, sign: f32) -> f32 {
   return f32_from_bits((bitcast<u32>(magnitude) & 0x7fffffffu) | (bitcast<u32>(sign) & 0x80000000u));
 }
+// 0 and NaN stay; by bits, since comparisons may take subnormal numbers for 0.
+fn f32_sign(v: f32) -> f32 {
+  return select(copy_sign(1.0, v), v, (bitcast<u32>(v) & 0x7fffffffu) == 0u || is_nan(v));
+}
+// SwiftShader's exp and log lose NaN.
+fn f32_exp(v: f32) -> f32 { return select(exp(v), v, is_nan(v)); }
 fn f32_log(v: f32) -> f32 {
-  if (v < 0.0) { return f32_nan(); }
+  if (v < 0.0 || is_nan(v)) { return f32_nan(); }
   if (v == 0.0) { return -f32_inf(); }
+  if (v < 1.1754944e-38) { return log(f32(bitcast<u32>(v))) - 103.27892990343185; }
   return log(v);
 }
 // log(1 + v): the factor repairs what 1 + v loses (HP-15C Advanced Functions Handbook).

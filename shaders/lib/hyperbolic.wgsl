@@ -7,11 +7,11 @@ fn f32_sinh(v: f32) -> f32 {
     let z = v * v;
     return v + v * z * (1.6666666667e-1 + z * (8.3333333333e-3 + z * (1.9841269841e-4 + z * 2.7557319224e-6)));
   }
-  let e = exp(a - LN2);
+  let e = f32_exp(a - LN2);
   return copy_sign(e - 0.25 / e, v);
 }
 fn f32_cosh(v: f32) -> f32 {
-  let e = exp(abs(v) - LN2);
+  let e = f32_exp(abs(v) - LN2);
   return e + 0.25 / e;
 }
 fn f32_tanh(v: f32) -> f32 {

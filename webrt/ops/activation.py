@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+import numpy as np
+
 from webrt import dims as D
+from webrt import dtypes as T
 from webrt.dims import Dim
 from webrt.errors import UnsupportedOp
 from webrt.ir import Node, Value
@@ -10,7 +13,9 @@ from webrt.lowering import Builder, LowerFn, op
 from webrt.ops.elementwise import Formula, first_shape, fits_into, kind, launch, pick
 from webrt.schemas import MS_DOMAIN
 
-_ACTIVATION = ("activation",)
+_ACTIVATION = ("nan", "float", "activation")
+_LARGEST = {T.F32: 3.4028234663852886e38, T.F16: 65504.0, T.BF16: 3.3895313892515355e38}
+_ZERO = {"f": "0.0", "i": "0i", "u": "0u", "l": "vec2<u32>(0u)", "m": "vec2<u32>(0u)"}
 _TANH = ("nan", "float", "hyperbolic")
 _GELU = "0.5 * v * (1.0 + f32_erf(v * 0.7071067811865476))"
 _GELU_TANH = "0.5 * v * (1.0 + f32_tanh(0.7978845608028654 * v * (1.0 + 0.044715 * v * v)))"
@@ -32,13 +37,17 @@ _ACTIVATIONS: dict[str, tuple[int, str, tuple[str, ...], tuple[str, ...]]] = {
 }
 
 
+def _read(*attributes: str) -> str:
+    """Statements that name float attributes."""
+    return "".join(f"let {a} = bitcast<f32>(p.{a}); " for a in attributes)
+
+
 def _lowering(name: str) -> LowerFn:
     _, body, attributes, use = _ACTIVATIONS[name]
 
     def lower(n: Node, b: Builder) -> None:
         params: dict[str, Dim | float] = {a: float(n.attr(a)) for a in attributes}
-        read = "".join(f"let {a} = bitcast<f32>(p.{a}); " for a in attributes)
-        text = read + pick({"f": body}, n.input(0))
+        text = _read(*attributes) + pick({"f": body}, n.input(0))
         launch(b, n.output(), {"x": n.input(0)}, Formula(text, use, params), name.lower())
 
     return lower
@@ -108,19 +117,22 @@ def prelu(n: Node, b: Builder) -> None:
 
 @op("Shrink", since=9, shape=first_shape)
 def shrink(n: Node, b: Builder) -> None:
-    """Integers are compared and moved as f32 and truncated, as ONNX Runtime does."""
-    x = n.input(0)
-    to, back, use = {
-        "f": ("x", "{}", ()), "i": ("f32(x)", "i32_from_f32({})", ("int64", "convert")),
-        "u": ("f32(x)", "i64_from_f32({}).x", ("int64", "convert")),
-        "l": ("f32_from_i64(x)", "i64_from_f32({})", ("convert",)),
-        "m": ("f32_from_u64(x)", "u64_from_f32({})", ("convert",)),
-    }[kind(x)]  # fmt: skip
-    zero = "select(select(0.0, v - bias, v > lambd), v + bias, v < -lambd)"
-    read = "let bias = bitcast<f32>(p.bias); let lambd = bitcast<f32>(p.lambd);"
-    text = f"{read} let v = {to}; return {back.format(zero)};"
-    params: dict[str, Dim | float] = {"bias": float(n.attr("bias")), "lambd": float(n.attr("lambd"))}
-    launch(b, n.output(), {"x": x}, Formula(text, use, params), "shrink")
+    x, bias, limit = n.input(0), float(n.attr("bias")), float(n.attr("lambd"))
+    down = {"f": "x - bias", "i": "x - bias", "u": "x - bias", "l": "i64_sub(x, bias)", "m": "i64_sub(x, bias)"}
+    up = {"f": "x + bias", "i": "x + bias", "u": "x", "l": "i64_add(x, bias)", "m": "x"}
+    above = {"f": "x > lambd", "i": "x > lambd", "u": "x > lambd", "l": "i64_lt(lambd, x)", "m": "u64_lt(lambd, x)"}
+    below = {"f": "x < -lambd", "i": "x < -lambd", "u": "false", "l": "i64_lt(x, i64_neg(lambd))", "m": "false"}
+    text = f"let r = select({_ZERO[kind(x)]}, {pick(down, x)}, {above[kind(x)]});"
+    text += f" return select(r, {up[kind(x)]}, {below[kind(x)]});"
+    if kind(x) == "f":
+        formula = Formula(f"{_read('bias', 'lambd')}{text}", params={"bias": bias, "lambd": limit})
+        launch(b, n.output(), {"x": x}, formula, "shrink")
+        return
+    if bias != int(bias) or limit < 0:
+        raise UnsupportedOp("Shrink of integers by a fraction, or with lambd < 0")
+    assert x.dtype is not None
+    numbers = {k: b.constant(np.array(int(v), x.dtype.name)) for k, v in (("bias", bias), ("lambd", limit))}
+    launch(b, n.output(), {"x": x, **numbers}, Formula(text), "shrink")
 
 
 @op("Clip", since=6, until=10, shape=first_shape)
@@ -133,21 +145,23 @@ def clip_attributes(n: Node, b: Builder) -> None:
 
 @op("Clip", since=11, shape=first_shape)
 def clip(n: Node, b: Builder) -> None:
-    """Limits are tensors of one element, or absent. NaN stays; where min > max the result is max."""
+    """Limits are one number each, or absent: the type's own. NaN stays; where min > max the result is max."""
     x = n.input(0)
     less = {"f": "{} < {}", "i": "{} < {}", "u": "{} < {}", "l": "i64_lt({}, {})", "m": "u64_lt({}, {})"}
     test = pick(less, x)
     operands = {"x": x}
     lines = ["var r = x;"]
-    for k, name in ((1, "low"), (2, "high")):
+    params: dict[str, Dim | float] = {}
+    for k, name, sign in ((1, "low", -1), (2, "high", 1)):
+        pair = ("r", "limit") if k == 1 else ("limit", "r")
         if n.has(k):
             b.check(D.eq(n.input(k).elements, 1), f"Clip's limit {name!r} must be one number")
             operands[name] = n.input(k)
-            pair = ("r", name) if k == 1 else (name, "r")
-            lines.append(f"r = select(r, {name}, {test.format(*pair)});")
-    if len(operands) == 1:
+            lines.append(f"{{ let limit = {name}; r = select(r, limit, {test.format(*pair)}); }}")
+        elif x.dtype in _LARGEST:
+            params[name] = sign * _LARGEST[x.dtype]
+            lines.append(f"{{ let limit = bitcast<f32>(p.{name}); r = select(r, limit, {test.format(*pair)}); }}")
+    if len(lines) == 1:
         b.alias(n.output(), x)
         return
-    launch(b, n.output(), operands, Formula(" ".join([*lines, "return r;"])), "clip")
-
-
+    launch(b, n.output(), operands, Formula(" ".join([*lines, "return r;"]), params=params), "clip")
