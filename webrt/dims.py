@@ -19,6 +19,7 @@ import math
 import struct
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
+from functools import cached_property, lru_cache
 from typing import Any, TypeAlias, Union
 
 from webrt.errors import PlanError, ShapeError
@@ -37,8 +38,17 @@ class Atom:
     op: str
     args: tuple[Any, ...]
 
+    @cached_property
     def key(self) -> str:
-        return repr(self)
+        """What products are sorted by."""
+        return _atom_text(self)
+
+    @cached_property
+    def _hash(self) -> int:
+        return hash((self.op, self.args))
+
+    def __hash__(self) -> int:
+        return self._hash
 
 
 Monomial: TypeAlias = tuple[Atom, ...]
@@ -49,6 +59,22 @@ class Expr:
     """A polynomial: `terms` maps products of atoms (sorted) to coefficients, as a sorted tuple without zeros."""
 
     terms: tuple[tuple[Monomial, int], ...]
+
+    @cached_property
+    def text(self) -> str:
+        """For people: `2*batch + (s floordiv 4)`."""
+        parts = []
+        for monomial, c in self.terms:
+            product = "*".join(a.key for a in monomial)
+            parts.append(str(c) if not product else product if c == 1 else f"{c}*{product}")
+        return " + ".join(parts)
+
+    @cached_property
+    def _hash(self) -> int:
+        return hash(self.terms)
+
+    def __hash__(self) -> int:
+        return self._hash
 
     def __add__(self, other: Dim) -> Dim:
         return _combine(self, other, 1)
@@ -209,6 +235,7 @@ def scale_f32(a: Dim, scale: float) -> Dim:
     return _scale_f32(a, bits) if isinstance(a, int) else _of_atom(Atom("scale_f32", (a, bits)))
 
 
+@lru_cache(maxsize=65536)
 def at_least(a: Dim, b: Dim) -> bool:
     """Whether a ≥ b for all sizes, as far as that can be proved."""
     difference = sub(a, b)
@@ -243,13 +270,7 @@ def substitute(dim: Dim, known: Mapping[str, Dim]) -> Dim:
 
 def text(dim: Dim) -> str:
     """For people: `2*batch + (s floordiv 4)`."""
-    if isinstance(dim, int):
-        return str(dim)
-    parts = []
-    for monomial, c in dim.terms:
-        product = "*".join(_atom_text(a) for a in monomial)
-        parts.append(str(c) if not product else product if c == 1 else f"{c}*{product}")
-    return " + ".join(parts)
+    return str(dim) if isinstance(dim, int) else dim.text
 
 
 class DimTable:
@@ -358,7 +379,7 @@ def _poly(terms: Mapping[Monomial, int]) -> Dim:
         return 0
     if set(kept) == {()}:
         return kept[()]
-    return Expr(tuple(sorted(kept.items(), key=lambda t: ([a.key() for a in t[0]], t[1]))))
+    return Expr(tuple(sorted(kept.items(), key=lambda t: ([a.key for a in t[0]], t[1]))))
 
 
 def _terms(a: Dim) -> dict[Monomial, int]:
@@ -384,7 +405,7 @@ def _multiply(a: Dim, b: Dim) -> Dim:
     out: dict[Monomial, int] = {}
     for m, c in _terms(a).items():
         for n, d in _terms(b).items():
-            key = tuple(sorted(m + n, key=Atom.key))
+            key = tuple(sorted(m + n, key=lambda atom: atom.key))
             out[key] = out.get(key, 0) + c * d
     return _poly(out)
 
