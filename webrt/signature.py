@@ -14,7 +14,10 @@ if TYPE_CHECKING:
 
     from webrt.ir import Graph, Value
 
-# https://onnxruntime.ai names a few element types otherwise than ONNX.
+MAX_TEXT = 40
+"""A longer expression is no name for a size."""
+
+# ONNX Runtime names a few element types otherwise than ONNX.
 _ORT_NAMES = {"float32": "float", "float64": "double"}
 
 
@@ -105,6 +108,7 @@ def type_text(proto: onnx.TypeProto) -> str:
 
 def _arg(plan: Plan, info: ValueInfo) -> NodeArg:
     sizes = [size_text(plan.dims, d) for d in info.shape or ()]
+    sizes = [s if isinstance(s, int) or len(s) <= MAX_TEXT else "" for s in sizes]
     return NodeArg(info.name, tensor_type(info.dtype), _named(info.name, sizes))
 
 
@@ -119,8 +123,8 @@ def _declared(value: Value) -> NodeArg:
 
 
 def _named(name: str, sizes: list[int | str]) -> list[int | str | None]:
-    """The frontend calls a size without a name NAME.AXIS."""
-    return [None if s == f"{name}.{axis}" else s for axis, s in enumerate(sizes)]
+    """The frontend calls a size without a name NAME.AXIS; sizes of long expressions have no name either."""
+    return [None if s in ("", f"{name}.{axis}") else s for axis, s in enumerate(sizes)]
 
 
 def _metadata(meta: Mapping[str, Any]) -> ModelMetadata:

@@ -101,7 +101,10 @@ class Run:
         if isinstance(step, Copy):
             source = self.memory.range(step.source, ready.offsets[0], self.external)
             target = self.memory.range(step.target, ready.offsets[1], self.external)
-            return Transfer(source.buffer, source.offset, target.buffer, target.offset, ready.offsets[2])
+            size = ready.offsets[2]
+            if size > min(source.nbytes, target.nbytes):
+                raise PlanError(f"{node_name(self.plan, step)} copies {size} bytes, beyond the end of a tensor")
+            return Transfer(source.buffer, source.offset, target.buffer, target.offset, size)
         if not isinstance(step, Dispatch):
             raise PlanError(f"step {index} is a {step.kind} step among device steps")
         ranges = [self.memory.range(p, o, self.external) for (p, _, _), o in zip(step.bindings, ready.offsets)]

@@ -58,12 +58,15 @@ class Memory:
         kind, index = place
         if kind == "c":
             whole = self._constants[index]
-            return Range(whole.buffer, whole.offset + offset, whole.nbytes - offset)
-        buffer = (external or {}).get(index) or self._slots[index]
-        if buffer is None:
-            raise PlanError(f"the size of slot {self.plan.slots[index].label!r} is not known where a step needs it")
+        else:
+            buffer = (external or {}).get(index) or self._slots[index]
+            if buffer is None:
+                raise PlanError(f"the size of slot {self.plan.slots[index].label!r} is not known where a step needs it")
+            whole = Range(buffer, 0, buffer.nbytes)
+        if not 0 <= offset < whole.nbytes:
+            raise PlanError(f"a step starts at byte {offset} of {whole.buffer.label!r}, which has {whole.nbytes}")
         limit = self.device.target.limit("maxStorageBufferBindingSize")
-        return Range(buffer, offset, min(buffer.nbytes - offset, limit))
+        return Range(whole.buffer, whole.offset + offset, min(whole.nbytes - offset, limit))
 
     def write_params(self, block: bytes) -> None:
         """Puts the parameter block on the device where it differs from what is there."""

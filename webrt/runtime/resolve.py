@@ -16,6 +16,7 @@ from webrt.runtime.sizes import Key
 from webrt.target import Target
 
 MAX_RECORDINGS = 4
+OFFSET_ALIGN = 256
 
 
 class Ready(NamedTuple):
@@ -120,6 +121,8 @@ class Resolver:
             return SKIP
         if None in groups or None in offsets or None in words:
             return None
+        if any(o % OFFSET_ALIGN for o in offsets if o is not None):
+            raise PlanError(f"{self._name(step)} binds a buffer from a byte that is no multiple of {OFFSET_ALIGN}")
         known = tuple(g for g in groups if g is not None)
         limit = self.target.limit("maxComputeWorkgroupsPerDimension")
         for g in known:
