@@ -53,7 +53,8 @@ def text_of(probabilities: Array, alphabet: Sequence[str]) -> tuple[str, float]:
     best = probabilities[0].argmax(axis=1)
     kept = (best != 0) & np.concatenate([[True], best[1:] != best[:-1]])
     sure = probabilities[0].max(axis=1)[kept]
-    return "".join(alphabet[i] for i in best[kept]), float(sure.mean()) if sure.size else 0.0
+    text = "".join(alphabet[i] for i in best[kept]).strip()
+    return text, float(sure.mean()) if sure.size else 0.0
 
 
 def _neighbours(size: int, wanted: int) -> tuple[tuple[Array, Array], Array]:

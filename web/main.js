@@ -1,0 +1,111 @@
+/** The page: what its controls do. All work is done in worker.js, so that the page never blocks. */
+
+import * as view from "./view.js";
+
+const $ = (id) => document.getElementById(id);
+const worker = new Worker("worker.js", { type: "module" });
+const waiting = new Map();
+let calls = 0;
+let picture = null;
+
+worker.onmessage = ({ data }) => {
+  if (data.progress) return view.showProgress(...data.progress);
+  const { resolve, reject } = waiting.get(data.id);
+  waiting.delete(data.id);
+  return data.error ? reject(data.error) : resolve(data.result);
+};
+worker.onerror = (event) => {
+  const error = { kind: "Error", message: event.message || "worker.js cannot be loaded; reload the page" };
+  waiting.forEach(({ reject }) => reject(error));
+  waiting.clear();
+};
+
+/** Asks the worker to do something; rejects with { kind, message }. */
+function call(what, args = {}) {
+  calls += 1;
+  return new Promise((resolve, reject) => {
+    waiting.set(calls, { resolve, reject });
+    worker.postMessage({ id: calls, what, args });
+  });
+}
+
+/** Does a piece of work with the controls off, and shows what goes wrong. */
+async function work(action) {
+  view.startWork();
+  const controls = [...document.querySelectorAll("button, input, select")].filter((c) => !c.disabled);
+  controls.forEach((c) => { c.disabled = true; });
+  document.body.ariaBusy = "true";
+  try {
+    await action();
+  } catch (error) {
+    view.showProblem(error.kind ?? error.name, error.message);
+  } finally {
+    controls.forEach((c) => { c.disabled = false; });
+    document.body.ariaBusy = "false";
+  }
+}
+
+const readPicture = () => work(async () => {
+  $("text").textContent = "";
+  $("text-note").textContent = "";
+  const image = await createImageBitmap(picture ?? await (await fetch("hello.png")).blob()).catch(() => {
+    throw new Error("This file is no picture that the browser can show.");
+  });
+  const result = await call("read", { image });
+  view.showResult(result);
+  const sure = Math.round(result.confidence * 100);
+  $("text").textContent = result.text || "(no text found)";
+  $("text-note").textContent = `${sure} % sure, on ${result.device}.`;
+});
+
+const openModel = (file) => work(async () => {
+  $("feeds").hidden = true;
+  view.showModel(await call("open", { file, name: file.name }));
+  $("run").scrollIntoView({ block: "nearest" });
+});
+
+const runModel = () => work(async () => {
+  const args = { sizes: view.chosenSizes(), fill: $("fill").value, seed: $("seed").valueAsNumber };
+  view.showResult(await call("run", args));
+});
+
+const savePlan = () => work(async () => {
+  const { bytes, name } = await call("save");
+  const link = document.createElement("a");
+  link.href = URL.createObjectURL(new Blob([bytes]));
+  link.download = name;
+  link.click();
+  setTimeout(() => URL.revokeObjectURL(link.href), 60_000);
+});
+
+$("read").onclick = readPicture;
+$("picture-file").onchange = ({ target }) => {
+  [picture = null] = target.files;
+  if (!picture) return;
+  URL.revokeObjectURL($("picture").src);
+  $("picture").src = URL.createObjectURL(picture);
+};
+$("model-file").onchange = ({ target }) => {
+  if (target.files.length) openModel(target.files[0]);
+  target.value = "";
+};
+$("feeds").onsubmit = (event) => {
+  event.preventDefault();
+  runModel();
+};
+$("save").onclick = savePlan;
+
+for (const [type, over] of [["dragenter", true], ["dragover", true], ["dragleave", false], ["drop", false]]) {
+  addEventListener(type, (event) => {
+    event.preventDefault();
+    $("drop").classList.toggle("over", over);
+  });
+}
+addEventListener("drop", ({ dataTransfer }) => {
+  const [file] = dataTransfer.files;
+  if (file && document.body.ariaBusy !== "true") openModel(file);
+});
+
+window.webrtProgress = [];
+setInterval(() => { window.webrtProgress = view.progressSoFar(); }, 200);
+call("adapter").then(view.showAdapter, (error) => view.showAdapter({ text: error.message, found: false }));

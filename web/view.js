@@ -1,0 +1,130 @@
+/** What the page shows, from plain data. Texts of models only ever become text nodes. */
+
+const $ = (id) => document.getElementById(id);
+const stages = new Map();
+
+/** A new element with text and attributes. */
+function make(tag, text = "", attributes = {}) {
+  const element = document.createElement(tag);
+  element.textContent = text;
+  Object.entries(attributes).forEach(([name, value]) => element.setAttribute(name, value));
+  return element;
+}
+
+function row(...cells) {
+  const line = make("tr");
+  line.append(...cells.map((cell) => (cell instanceof Node ? cell : make("td", String(cell)))));
+  return line;
+}
+
+const shapeText = (dims) => (dims ? `[${dims.join(", ")}]` : "unknown rank");
+
+export function showAdapter({ text, found }) {
+  $("adapter").textContent = text;
+  $("adapter").className = `chip ${found ? "good" : "bad"}`;
+}
+
+/** Starts a new list of stages and hides what is there of the last work. */
+export function startWork() {
+  stages.clear();
+  $("stages").replaceChildren();
+  $("work").hidden = false;
+  $("problem").hidden = true;
+  $("result").hidden = true;
+}
+
+/** Shows that `done` of `total` of a stage is done; bytes are shown as MB. */
+export function showProgress(stage, done, total) {
+  if (!stages.has(stage)) {
+    const item = make("li");
+    const id = `stage-${stages.size}`;
+    item.append(make("label", stage, { for: id }), make("progress", "", { id, max: 1 }), make("span", "", { class: "amount" }));
+    $("stages").append(item);
+    stages.set(stage, { item, started: performance.now() });
+  }
+  const { item, started } = stages.get(stage);
+  Object.assign(stages.get(stage), { done, total });
+  const [, bar, amount] = item.children;
+  if (done >= total) {
+    bar.value = 1;
+    amount.textContent = `${((performance.now() - started) / 1e3).toFixed(1)} s`;
+  } else if (done > 0) {
+    bar.value = done / total;
+    amount.textContent = total > 1e5 ? `${(done / 1e6).toFixed(1)} / ${(total / 1e6).toFixed(1)} MB` : `${done} of ${total}`;
+  } else {
+    bar.removeAttribute("value");
+    amount.textContent = "…";
+  }
+}
+
+/** The stages so far as [name, done, total], for whoever drives the page. */
+export const progressSoFar = () => [...stages].map(([stage, { done, total }]) => [stage, done, total]);
+
+const HELP = {
+  NoAdapter: "A .webrt plan needs WebGPU. Open the .onnx instead: the CPU provider then runs it here.",
+  PlanError: "Make the .webrt again: webrt compile model.onnx",
+  InvalidModel: "Check the file with onnx.checker, or export the model again.",
+  ExternalDataError: "Models with external data cannot be opened in the page; compile them with `webrt compile`.",
+  InputError: "Choose other sizes or values above.",
+  OutOfMemory: "Choose smaller sizes, or close other tabs that use the GPU.",
+  DeviceLost: "Reload the page.",
+};
+
+/** Says what went wrong, and what to do. `kind` is the error's class. */
+export function showProblem(kind, message) {
+  $("problem-title").textContent = kind && kind !== "Error" ? kind : "That did not work";
+  $("problem-text").textContent = message;
+  $("problem-help").textContent = HELP[kind] ?? "";
+  $("problem").hidden = false;
+  $("problem").scrollIntoView({ block: "nearest" });
+}
+
+/** Shows an opened model: its inputs, with a field for each free size. */
+export function showModel({ name, note, inputs, sizes, canSave }) {
+  $("model-name").textContent = name;
+  $("model-note").textContent = note;
+  $("inputs").replaceChildren(...inputs.map((i) => row(make("td", i.name, { class: "name" }), i.dtype || "no tensor", shapeText(i.shape))));
+  const fields = Object.entries(sizes).map(([size, value]) => {
+    const label = make("label", size);
+    label.append(make("input", "", { type: "number", min: 0, max: 65536, required: "", value, "data-size": size }));
+    return label;
+  });
+  $("dims").replaceChildren(make("legend", "Free sizes"), ...fields);
+  $("dims").hidden = fields.length === 0;
+  $("save").hidden = !canSave;
+  $("feeds").hidden = false;
+}
+
+/** The sizes in the fields, by name. */
+export const chosenSizes = () => Object.fromEntries([...$("dims").querySelectorAll("input")].map((f) => [f.dataset.size, f.valueAsNumber]));
+
+/** Shows a run: { outputs, placement, times }. */
+export function showResult({ outputs, placement, times }) {
+  $("outputs").replaceChildren(...outputs.map((o) => row(
+    make("td", o.name, { class: "name" }), o.dtype, shapeText(o.dims), o.min, o.max, make("td", o.first, { class: "values" }))));
+  showPlacement(placement);
+  $("times").replaceChildren(...times.map(([what, ms]) => {
+    const pair = make("div");
+    pair.append(make("dt", what), make("dd", ms < 1000 ? `${ms.toFixed(1)} ms` : `${(ms / 1000).toFixed(2)} s`));
+    return pair;
+  }));
+  $("result").hidden = false;
+}
+
+function showPlacement(placement) {
+  const kinds = new Map();
+  for (const p of placement) {
+    const key = JSON.stringify([p.op, p.provider, p.how, p.reason]);
+    kinds.set(key, (kinds.get(key) ?? 0) + 1);
+  }
+  const host = placement.filter((p) => p.provider === "cpu").length;
+  const free = placement.filter((p) => p.provider !== "cpu" && ["alias", "folded"].includes(p.how)).length;
+  const device = placement.length - host - free;
+  $("placement-summary").textContent = `${placement.length} nodes: ${device} on WebGPU, ${host} on the CPU, ${free} need no work`;
+  const rows = [...kinds].map(([key, count]) => ({ count, kind: JSON.parse(key) }));
+  rows.sort((a, b) => (b.kind[1] === "cpu") - (a.kind[1] === "cpu") || b.count - a.count);
+  $("placement").replaceChildren(...rows.map(({ count, kind: [op, provider, how, reason] }) => row(
+    make("td", op, { class: "name" }), count,
+    make("td", provider === "cpu" ? "CPU" : "WebGPU", { class: provider === "cpu" ? "cpu" : "" }), how, reason)));
+  $("placement-details").open = host > 0;
+}

@@ -1,0 +1,216 @@
+/** Everything that takes time: Pyodide, compiling, running. main.js asks by name, one call at a time. */
+
+import { PlacementError, WebrtError, loadPlan } from "./player.js";
+import { describe, freeSizes, makeFeeds } from "./tensors.js";
+
+const report = (stage, done, total) => postMessage({ progress: [stage, done, total] });
+const CORE = "Downloading Pyodide";
+const PACKAGES = "Downloading packages";
+let python = null;
+let reader = null;
+let current = null;
+
+/** What the site holds: site.json. Raises WebrtError where the page was not made by `webrt site`. */
+async function readSite() {
+  const answer = await fetch("site.json");
+  if (!answer.ok) throw new WebrtError("this folder holds no Pyodide: make it with `webrt site FOLDER`, and open that");
+  return answer.json();
+}
+
+/** Downloads with progress: `fetch`, counting the bytes of files that `stageOf` (URL → stage) knows. */
+function countDownloads(stageOf, totals) {
+  const plain = self.fetch.bind(self);
+  const done = {};
+  self.fetch = async (resource, options) => {
+    const answer = await plain(resource, options);
+    const stage = stageOf(new URL(resource.url ?? resource, location.href).href);
+    if (!stage || !answer.body) return answer;
+    const counter = new TransformStream({
+      transform(chunk, controller) {
+        done[stage] = (done[stage] ?? 0) + chunk.length;
+        report(stage, Math.min(done[stage], totals[stage] - 1), totals[stage]);
+        controller.enqueue(chunk);
+      },
+    });
+    return new Response(answer.body.pipeThrough(counter), answer);
+  };
+}
+
+/** Pyodide with webrt and app.py in it, loaded once: { pyodide, app, site }. */
+function withPython() {
+  python ??= startPython().catch((error) => {
+    python = null;
+    throw error;
+  });
+  return python;
+}
+
+async function startPython() {
+  const site = await readSite();
+  const index = new URL(site.pyodide.index, location.href).href;
+  const stageOf = new Map(site.pyodide.files.map((f) => [new URL(f.path, location.href).href, f.path.endsWith(".whl") ? PACKAGES : CORE]));
+  const totals = { [CORE]: 0, [PACKAGES]: 0 };
+  site.pyodide.files.forEach((f) => { totals[f.path.endsWith(".whl") ? PACKAGES : CORE] += f.bytes; });
+  countDownloads((url) => stageOf.get(url), totals);
+  report(CORE, 0, totals[CORE]);
+  const { loadPyodide } = await import(`${index}pyodide.mjs`);
+  const pyodide = await loadPyodide({ indexURL: index });
+  report(CORE, 1, 1);
+  report(PACKAGES, 0, totals[PACKAGES]);
+  await pyodide.loadPackage(site.pyodide.packages, { messageCallback: () => {} });
+  report(PACKAGES, 1, 1);
+  report("Starting Python", 0, 1);
+  for (const name of ["app.py", "ocr.py"]) {
+    pyodide.FS.writeFile(`/home/pyodide/${name}`, await (await fetch(name)).text());
+  }
+  const app = pyodide.pyimport("app");
+  report("Starting Python", 1, 1);
+  return { pyodide, app, site };
+}
+
+/** Which adapter runs kernels: { text, found, software }. */
+async function adapter() {
+  const found = await navigator.gpu?.requestAdapter({ powerPreference: "high-performance" });
+  if (!found) return { text: navigator.gpu ? "No WebGPU adapter: the CPU runs everything" : "No WebGPU here: the CPU runs everything", found: false };
+  const { vendor, architecture, description } = found.info;
+  return { text: `WebGPU: ${description || [vendor, architecture].filter(Boolean).join(" ") || "unnamed adapter"}`, found: true };
+}
+
+/** A `.webrt` without Python. Its run takes and gives { name: { dtype, dims, data } }. */
+async function openPlan(file) {
+  const session = await loadPlan(file, { onProgress: reportPlan });
+  return {
+    inputs: session.inputs, placement: session.placement, note: "A plan: no Python is needed.",
+    run: (feeds) => session.run(feeds), close: () => session.release(),
+  };
+}
+
+function reportPlan(stage, done, total) {
+  report({ download: "Uploading constants", pipelines: "Making pipelines" }[stage] ?? stage, done, total);
+}
+
+/** A model, or a plan with host steps, with Python. */
+async function openWithPython(bytes) {
+  const { app } = await withPython();
+  const { found } = await adapter();
+  const opened = await app.open_model(bytes, found, report);
+  const { inputs, placement } = JSON.parse(opened.description());
+  return {
+    inputs, placement, note: found ? "Compiled here, under Pyodide." : "No WebGPU adapter: the CPU provider runs it, under Pyodide.",
+    metadata: () => opened.metadata(), plan: () => opened.plan().toJs(),
+    run: async (feeds) => (await opened.run(feeds)).toJs({ dict_converter: Object.fromEntries }),
+    placementNow: () => JSON.parse(opened.description()).placement,
+    close: () => { opened.close(); opened.destroy(); },
+  };
+}
+
+async function openFile(file) {
+  if (!file.name.endsWith(".webrt")) return openWithPython(new Uint8Array(await file.arrayBuffer()));
+  try {
+    return await openPlan(file);
+  } catch (error) {
+    if (!(error instanceof PlacementError)) throw error;
+    return openWithPython(new Uint8Array(await file.arrayBuffer()));
+  }
+}
+
+/** Runs a model twice, so that the second time is what every later run takes. Returns [outputs, times]. */
+async function runTwice(model, feeds) {
+  const times = [];
+  let outputs;
+  for (const [i, what] of ["First run", "Next run"].entries()) {
+    report("Running", i, 2);
+    const start = performance.now();
+    outputs = await model.run(feeds);
+    times.push([what, performance.now() - start]);
+  }
+  report("Running", 2, 2);
+  return [outputs, times];
+}
+
+function result(model, outputs, times) {
+  const described = Object.entries(outputs).map(([name, tensor]) => describe(name, tensor));
+  return { outputs: described, placement: model.placementNow?.() ?? model.placement, times };
+}
+
+async function timed(what, action) {
+  const start = performance.now();
+  const value = await action();
+  return [value, [what, performance.now() - start]];
+}
+
+const calls = {
+  adapter,
+
+  async open({ file, name }) {
+    current?.close();
+    current = null;
+    const [model, time] = await timed("Load", () => openFile(file));
+    current = { ...model, name, loadTime: time };
+    return { name, note: model.note, inputs: model.inputs, sizes: freeSizes(model.inputs), canSave: Boolean(model.plan) };
+  },
+
+  async run({ sizes, fill, seed }) {
+    const [outputs, times] = await runTwice(current, makeFeeds(current.inputs, sizes, fill, seed));
+    return result(current, outputs, [current.loadTime, ...times]);
+  },
+
+  async save() {
+    return { bytes: current.plan(), name: current.name.replace(/\.onnx$/, "") + ".webrt" };
+  },
+
+  /** Reads one line of text in an ImageBitmap. */
+  async read({ image }) {
+    const canvas = new OffscreenCanvas(image.width, image.height);
+    const context = canvas.getContext("2d");
+    context.fillStyle = "white";
+    context.fillRect(0, 0, image.width, image.height);
+    context.drawImage(image, 0, 0);
+    const { data, width, height } = context.getImageData(0, 0, image.width, image.height);
+    const [started, pythonTime] = await timed("Python", withPython);
+    const [model, loadTime] = await timed("Compile and load", () => openReader(started));
+    const input = started.app.network_input(data, height, width).toJs({ dict_converter: Object.fromEntries });
+    const [outputs, times] = await runTwice(model, { [model.inputs[0].name]: input });
+    const [output] = Object.values(outputs);
+    const [text, confidence] = started.app.text_of(output, model.metadata()).toJs();
+    const device = (await adapter()).text.replace(/^WebGPU: /, "");
+    return { ...result(model, outputs, [pythonTime, loadTime, ...times]), text, confidence, device };
+  },
+};
+
+/** The demo's model, opened once. */
+async function openReader({ site }) {
+  if (reader) return reader;
+  if (!site.demo) throw new WebrtError("this site was made without the demo's model: run `webrt site` without --no-demo");
+  const bytes = new Uint8Array(site.demo.bytes);
+  let done = 0;
+  const answer = await fetch(site.demo.path);
+  if (!answer.ok) throw new WebrtError(`the demo's model cannot be fetched (HTTP ${answer.status}); make the site again`);
+  for await (const chunk of answer.body) {
+    bytes.set(chunk, done);
+    done += chunk.length;
+    report("Downloading the model", done, site.demo.bytes);
+  }
+  reader = await openWithPython(bytes);
+  return reader;
+}
+
+/** An error as plain data. Python's are told by their own class and words. */
+function told(error) {
+  const words = String(error?.message ?? error);
+  if (error?.name !== "PythonError") return { kind: error?.name ?? "Error", message: words };
+  const last = words.trim().split("\n").findLast((line) => /^[\w.]+(:|$)/.test(line)) ?? words;
+  const [, kind, message] = /^(?:[\w.]+\.)?(\w+):?\s*(.*)$/s.exec(words.trim().slice(words.trim().lastIndexOf(last))) ?? [];
+  return { kind: kind ?? "Error", message: message || words };
+}
+
+let turn = Promise.resolve();
+onmessage = ({ data: { id, what, args } }) => {
+  turn = turn.then(async () => {
+    try {
+      postMessage({ id, result: await calls[what](args) });
+    } catch (error) {
+      postMessage({ id, error: told(error) });
+    }
+  });
+};
