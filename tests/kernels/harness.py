@@ -63,6 +63,8 @@ def node_model(
     typed = {o.name: o.type for o in onnx.shape_inference.infer_shapes(model).graph.output}
     for result in model.graph.output:
         result.type.CopyFrom(typed[result.name])
+        if not result.type.WhichOneof("value"):  # onnx infers nothing for some operators, GroupNormalization for one
+            result.type.tensor_type.elem_type = infos[0].type.tensor_type.elem_type
         if result.type.HasField("tensor_type"):
             result.type.tensor_type.shape.SetInParent()
     return model, feeds
