@@ -2,35 +2,18 @@
 
 from __future__ import annotations
 
-import copy
-import json
 import re
 from pathlib import Path
 from typing import Any
 
 import pytest
 
+from tests.plans import TABLE, edited
 from webrt import plan as P
 from webrt import validate as V
 from webrt.errors import PlanError
 from webrt.target import BASE
 
-TABLE = json.loads(Path(__file__).with_name("bad_plans.json").read_text(encoding="utf-8"))
-
-
-def edited(edits: list[list[Any]]) -> str:
-    """The base plan's JSON after `edits`: ["set", path, value], ["delete", path], ["fill", path, value, times]."""
-    plan = copy.deepcopy(TABLE["base"])
-    for kind, path, *values in edits:
-        at = plan
-        for key in path[:-1]:
-            at = at[int(key)] if isinstance(at, list) else at[key]
-        last = int(path[-1]) if isinstance(at, list) else path[-1]
-        if kind == "delete":
-            del at[last]
-        else:
-            at[last] = values[0] if kind == "set" else values[0] * values[1]
-    return json.dumps(plan)
 
 
 def loaded(edits: list[list[Any]]) -> P.Plan:

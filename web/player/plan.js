@@ -1,13 +1,12 @@
 /**
- * What a webrt plan is, without a device: its JSON checked, its sizes evaluated, and the errors of both.
- *
- * `evaluate` is the twin of webrt/dims.py, `parsePlan` of webrt/validate.py, `Sizes` of webrt/runtime/sizes.py: same
- * rules, same texts. tests/unit/dim_cases.json and tests/unit/bad_plans.json are tables that both sides are tested on.
+ * A plan's JSON, checked: the twin of webrt/validate.py, with the same rules and texts. Both sides are tested on
+ * tests/unit/bad_plans.json.
  */
 
+import { DEFAULT_LIMITS, DTYPES, PlanError, lacks, nbytesOf } from "./common.js";
+import { LIMIT, checkProgram } from "./dims.js";
+
 const VERSION = 1;
-const LIMIT = 2 ** 53;
-const MAX_PROGRAM = 200_000;
 const MAX_GROUPS = 65535;
 const MAX_RANK = 64;
 const MAX_ELEMENTS = 1 << 20;
@@ -19,116 +18,6 @@ const MAX_BLOCK = 16384;
 const MAX_PROTO = 1 << 26;
 const MAX_DEPTH = 32;
 const ALIGN = 256;
-
-/** What every WebGPU device guarantees. */
-const DEFAULT_LIMITS = {
-  maxStorageBuffersPerShaderStage: 8, maxUniformBuffersPerShaderStage: 12, maxUniformBufferBindingSize: 65536,
-  maxStorageBufferBindingSize: 134217728, maxBufferSize: 268435456, maxComputeWorkgroupStorageSize: 16384,
-  maxComputeInvocationsPerWorkgroup: 256, maxComputeWorkgroupSizeX: 256, maxComputeWorkgroupSizeY: 256,
-  maxComputeWorkgroupSizeZ: 64, maxComputeWorkgroupsPerDimension: 65535, minUniformBufferOffsetAlignment: 256,
-  minStorageBufferOffsetAlignment: 256,
-};
-
-/** The root of all errors; the same tree, names and texts as webrt/errors.py. */
-export class WebrtError extends Error {
-  constructor(what, { node = "", op = "", opset = null, inputs = "" } = {}) {
-    const where = [];
-    if (op) where.push(op + (opset === null ? "" : ` (opset ${opset})`));
-    if (node) where.push(`node '${node}'`);
-    if (inputs) where.push(`inputs ${inputs}`);
-    super(where.length ? `${where.join(", ")}: ${what}` : what);
-    Object.assign(this, { what, node, op, opset, inputs });
-    this.name = new.target.name;
-  }
-}
-export class PlanError extends WebrtError {}
-export class PlacementError extends WebrtError {}
-export class TargetError extends WebrtError {}
-export class KernelError extends WebrtError {}
-export class InputError extends WebrtError {}
-export class ModelError extends WebrtError {}
-export class UnsupportedType extends ModelError {}
-export class ShapeError extends ModelError {}
-export class DeviceError extends WebrtError {}
-export class NoAdapter extends DeviceError {}
-export class DeviceLost extends DeviceError {}
-export class OutOfMemory extends DeviceError {}
-
-/** Element types: bits, the JavaScript array (null: never in an array of numbers), whether devices hold them. */
-export const DTYPES = new Map(Object.entries({
-  float32: [32, Float32Array, true], uint8: [8, Uint8Array, true], int8: [8, Int8Array, true],
-  uint16: [16, Uint16Array, true], int16: [16, Int16Array, true], int32: [32, Int32Array, true],
-  int64: [64, BigInt64Array, true], string: [0, Array, false], bool: [8, Uint8Array, true],
-  float16: [16, Uint16Array, true], float64: [64, Float64Array, false], uint32: [32, Uint32Array, true],
-  uint64: [64, BigUint64Array, true], bfloat16: [16, Uint16Array, true],
-  complex64: [64, null, false], complex128: [128, null, false], float8e4m3fn: [8, null, false],
-  float8e4m3fnuz: [8, null, false], float8e5m2: [8, null, false], float8e5m2fnuz: [8, null, false],
-  uint4: [4, null, false], int4: [4, null, false], float4e2m1: [4, null, false], float8e8m0: [8, null, false],
-  uint2: [2, null, false], int2: [2, null, false],
-}).map(([name, [bits, array, onDevice]]) => [name, { bits, array, onDevice }]));
-
-export const product = (dims) => dims.reduce((a, b) => a * b, 1);
-/** Bytes of a tensor, without padding. */
-export const nbytesOf = (dtype, dims) => Math.ceil((product(dims) * DTYPES.get(dtype).bits) / 8);
-const listed = (xs) => `[${[...xs].join(", ")}]`;
-
-function whole(x) {
-  if (!(x > -LIMIT && x < LIMIT)) throw new ShapeError(`a size overflows: ${x} is beyond 2**53`);
-  return x + 0; // -0 becomes 0
-}
-
-function divisor(b) {
-  if (b === 0) throw new ShapeError("a size is divided by zero");
-  return b;
-}
-
-function broadcast(a, b) {
-  if (a === b || b === 1) return a;
-  if (a === 1) return b;
-  throw new ShapeError(`sizes ${a} and ${b} do not broadcast`);
-}
-
-function scaleF32(a, bits) {
-  const scale = new Float32Array(new Uint32Array([bits]).buffer)[0];
-  const product = Math.fround(a) * scale; // exact in a double
-  if (!(Math.abs(product) < LIMIT)) throw new ShapeError(`a size overflows: ${a} scaled by ${scale}`);
-  return Math.floor(Math.fround(product));
-}
-
-// For |a|, |b| < 2**53 a quotient that is no integer never rounds to one, so Math.floor(a / b) is exact.
-const OPS = new Map(Object.entries({
-  add: (a, b) => a + b, sub: (a, b) => a - b, mul: (a, b) => a * b,
-  floordiv: (a, b) => Math.floor(a / divisor(b)), ceildiv: (a, b) => Math.ceil(a / divisor(b)),
-  mod: (a, b) => { const r = a % divisor(b); return r !== 0 && (r < 0) !== (b < 0) ? r + b : r; },
-  min: Math.min, max: Math.max, eq: (a, b) => Number(a === b), lt: (a, b) => Number(a < b),
-  select: (c, a, b) => (c !== 0 ? a : b), broadcast, scale_f32: scaleF32,
-}));
-
-/** The value of each instruction of a size program, null where a variable is not in the Map `known`; or ShapeError. */
-export function evaluate(program, known) {
-  const values = [];
-  for (const [op, ...args] of program) {
-    if (op === "var") {
-      values.push(known.has(args[0]) ? whole(known.get(args[0])) : null);
-      continue;
-    }
-    const operands = args.map((a) => (typeof a === "number" ? a : values[a[0]]));
-    values.push(operands.includes(null) ? null : whole(OPS.get(op)(...operands)));
-  }
-  return values;
-}
-
-export const resolve = (ref, values) => (typeof ref === "number" ? ref : values[ref[0]]);
-
-/** A size for people: a number, a variable's name, or the expression. */
-export function sizeText(program, ref) {
-  if (typeof ref === "number") return ref;
-  const [op, ...args] = program[ref[0]];
-  if (op === "var") return args[0];
-  const signs = { add: " + ", sub: " - ", mul: "*", floordiv: " // ", mod: " % " };
-  const operands = args.map((a) => sizeText(program, a));
-  return op in signs ? `(${operands.join(signs[op])})` : `${op}(${operands.join(", ")})`;
-}
 
 // Records of a plan: required keys, then optional ones with their defaults.
 const RECORDS = {
@@ -233,23 +122,6 @@ function validate(plan) {
     else checkHost(plan, step, made, where);
   });
   for (const v of plan.outputs) need(hasSource(v, made), `output '${v.name}'`, "nothing makes it");
-}
-
-function checkProgram(program) {
-  const refuse = (k, what) => { throw new PlanError(`size instruction ${k} ${what}`); };
-  if (!Array.isArray(program) || program.length > MAX_PROGRAM) {
-    throw new PlanError("the size program is not a list, or is longer than allowed");
-  }
-  program.forEach((instruction, k) => {
-    if (!Array.isArray(instruction) || !isText(instruction[0])) refuse(k, "is malformed");
-    const [op, ...args] = instruction;
-    if (op === "var") return args.length === 1 && isText(args[0]) || refuse(k, "names no variable");
-    const isArgument = (a) => isInt(a) || Array.isArray(a) && a.length === 1 && isInt(a[0]) && a[0] >= 0 && a[0] < k;
-    const arity = op === "select" ? 3 : 2;
-    if (!OPS.has(op) || args.length !== arity || !args.every(isArgument)) refuse(k, `(${op}) is malformed`);
-    const bits = isInt(args[1]) && args[1] >= 0 && args[1] < 2 ** 32;
-    return op !== "scale_f32" || bits || refuse(k, "(scale_f32) has no bits of a float32");
-  });
 }
 
 function checkExtras(plan, is) {
@@ -408,90 +280,3 @@ const targetOf = (plan) => ({
   features: new Set(plan.target.features),
   limits: { ...DEFAULT_LIMITS, ...plan.target.limits },
 });
-
-/** Why a target { name, features, limits } does not meet a kernel's requirements; "" where it does. */
-export function lacks(target, requires) {
-  const feature = (requires.features ?? []).find((f) => !target.features.has(f));
-  if (feature !== undefined) return `feature '${feature}' is needed, the target '${target.name}' lacks it`;
-  const short = Object.entries(requires.limits ?? {}).find(([name, least]) => target.limits[name] < least);
-  if (short === undefined) return "";
-  return `${short[0]} of ${short[1]} is needed, the target '${target.name}' has ${target.limits[short[0]]}`;
-}
-
-/** The sizes of one run: variables bound from what is fed and made on the host, and what the plan computes of them. */
-export class Sizes {
-  known = new Map();
-  values = [];
-  #owners = new Map();
-  #claims = [];
-
-  constructor(plan) {
-    this.plan = plan;
-  }
-
-  /** Binds the variables of a value's shape; `refuse(text)` makes the error where the shape is not the declared one. */
-  bind(info, dims, refuse) {
-    if (info.shape === null) return;
-    if (dims.length !== info.shape.length) throw refuse(`rank ${dims.length} was given (${listed(dims)})`);
-    info.shape.forEach((ref, axis) => {
-      const what = `axis ${axis} has size ${dims[axis]} (${listed(dims)} was given)`;
-      const name = this.#variable(ref);
-      if (name === null) {
-        this.#claims.push({ ref, size: dims[axis], what, refuse });
-      } else if (!this.known.has(name)) {
-        this.known.set(name, dims[axis]);
-        this.#owners.set(name, info.name);
-      } else if (this.known.get(name) !== dims[axis]) {
-        throw refuse(`${what}, but ${name} is ${this.known.get(name)} by '${this.#owners.get(name)}'`);
-      }
-    });
-  }
-
-  /** Binds `in:NAME[k]` for a value whose integers are sizes. */
-  bindElements(info, elements, refuse) {
-    if (elements.length !== info.elements) {
-      throw refuse(`${info.elements} elements are expected, ${elements.length} were given`);
-    }
-    elements.forEach((value, k) => this.known.set(`in:${info.name}[${k}]`, value));
-  }
-
-  /** Evaluates the program and checks what was claimed of sizes; returns a key: equal keys have equal `values`. */
-  settle() {
-    try {
-      this.values = evaluate(this.plan.dims, this.known);
-    } catch (e) {
-      if (!(e instanceof ShapeError)) throw e;
-      const given = [...this.known].map(([k, v]) => `${k}=${v}`).join(", ");
-      throw new InputError(`these sizes do not fit the model (${given}): ${e.what}`);
-    }
-    this.#claims = this.#claims.filter(({ ref, size, what, refuse }) => {
-      const expected = resolve(ref, this.values);
-      if (expected !== null && expected !== size) throw refuse(`${what}, ${expected} is expected`);
-      return expected === null;
-    });
-    const failed = this.plan.checks.find(([size]) => resolve(size, this.values) === 0);
-    if (failed) throw new InputError(failed[1]);
-    return JSON.stringify([...this.known]);
-  }
-
-  /** A value's shape; ShapeError while a size of it is not known. */
-  shape(info) {
-    const dims = info.shape?.map((ref) => resolve(ref, this.values));
-    if (!dims?.every((d) => d !== null && d >= 0)) {
-      throw new ShapeError(`the shape of '${info.name}' is ${listed(dims ?? [])} here; webrt cannot hold it`);
-    }
-    return dims;
-  }
-
-  #variable(ref) {
-    if (typeof ref === "number") return null;
-    const [op, name] = this.plan.dims[ref[0]];
-    return op === "var" && !name.startsWith("in:") ? name : null;
-  }
-}
-
-/** A value for people: `x: float32[batch, 3]`. */
-export function declared(plan, info) {
-  if (info.shape === null) return `${info.name}: ${info.dtype || "no tensor"}`;
-  return `${info.name}: ${info.dtype}${listed(info.shape.map((d) => sizeText(plan.dims, d)))}`;
-}

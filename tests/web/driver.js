@@ -1,0 +1,76 @@
+/** What tests/web/driver.py calls in the page: player.js over plain JSON, bytes as base64. */
+
+import * as player from "/web/player.js";
+
+const objects = new Map();
+
+function keep(object) {
+  objects.set(objects.size + 1, object);
+  return objects.size;
+}
+
+const decode = (text) => Uint8Array.from(atob(text), (c) => c.charCodeAt(0));
+
+function encode(bytes) {
+  let text = "";
+  for (let i = 0; i < bytes.length; i += 32768) text += String.fromCharCode(...bytes.subarray(i, i + 32768));
+  return btoa(text);
+}
+
+function pack(value) {
+  const { dtype, dims, data } = value;
+  if (value instanceof player.GpuTensor) return { tensor: keep(value), dtype, dims };
+  if (!ArrayBuffer.isView(data)) return { dtype, dims, list: data };
+  return { dtype, dims, array: data.constructor.name, base64: encode(new Uint8Array(data.buffer, data.byteOffset, data.byteLength)) };
+}
+
+/** `tensor`: one that a run handed out; `list`: JSON as it is; `bigints`: texts; `base64`: bytes of `dtype`. */
+function unpack({ tensor, list, bigints, base64, dtype, dims, bare }) {
+  if (tensor) return objects.get(tensor);
+  let data = list ?? bigints?.map(BigInt) ?? null;
+  if (base64 !== undefined) data = new (player.DTYPES.get(dtype).array)(decode(base64).buffer);
+  return bare ? data : { data, dims: dims ?? undefined, dtype };
+}
+
+const mapped = (record, f) => Object.fromEntries(Object.entries(record).map(([k, v]) => [k, f(v)]));
+
+async function host(steps, inputs) {
+  const made = JSON.parse(await globalThis.webrtHost(JSON.stringify({ steps, inputs: mapped(inputs, pack) })));
+  if (made.error) throw new Error(made.error);
+  return mapped(made.outputs, unpack);
+}
+
+const calls = {
+  async load({ plan, url, withHost, device }) {
+    const lines = [];
+    const options = { onProgress: (...line) => lines.push(line) };
+    if (device) options.device = objects.get(device);
+    if (withHost) options.host = host;
+    const session = await player.loadPlan(url ?? decode(plan), options);
+    const { inputs, outputs } = session;
+    return { session: keep(session), inputs, outputs, progress: lines.at(-1) ?? null };
+  },
+  async run({ session, feeds, options }) {
+    return mapped(await objects.get(session).run(mapped(feeds, unpack), options), pack);
+  },
+  counters: ({ session }) => objects.get(session).counters,
+  release({ session }) {
+    objects.get(session).release();
+    return objects.get(session).counters;
+  },
+  dispose: ({ tensor }) => objects.get(tensor).dispose(),
+  device: async () => keep(await player.openDevice()),
+  destroy: ({ device }) => objects.get(device).destroy(),
+  parse: ({ text }) => player.parsePlan(text) && null,
+  evaluate: ({ program, known }) => player.evaluate(program, new Map(known)),
+  checkKernels: ({ kernels, device }) => player.checkKernels(kernels, device && objects.get(device)),
+};
+
+/** { value } or { error: { name, message } }. */
+globalThis.webrtCall = async (name, text) => {
+  try {
+    return { value: (await calls[name](JSON.parse(text))) ?? null };
+  } catch (e) {
+    return { error: { name: e.name, message: e.message, stack: e.stack ?? "" } };
+  }
+};

@@ -1,0 +1,207 @@
+/**
+ * Runs a webrt plan (a .webrt file, format in webrt/plan.py) on WebGPU: ES modules, no dependencies, no build step.
+ *
+ *   const session = await loadPlan("model.webrt");
+ *   const { y } = await session.run({ x: { data: new Float32Array(6), dims: [2, 3] } });   // y = { dtype, dims, data }
+ *   session.release();
+ *
+ * A plan with host steps needs a host provider, `host(steps, inputs) -> Promise<outputs>`: it runs the plan's steps of
+ * these indices; inputs and outputs are { name: { dtype, dims, data } }. The plan's constants are not
+ * passed.
+ * `data` may be null for a value that never meets a device: the host then keeps it by name, for the same run.
+ */
+
+import { DeviceError, DeviceLost, PlacementError } from "./player/common.js";
+import { sizeText } from "./player/dims.js";
+import { Gpu, shareDevice } from "./player/gpu.js";
+import { Memory } from "./player/memory.js";
+import { Resolver, nameOf, placesOf } from "./player/resolve.js";
+import { Run } from "./player/run.js";
+import { Source, readPlan } from "./player/source.js";
+
+export * from "./player/common.js";
+export { evaluate } from "./player/dims.js";
+export { GpuTensor } from "./player/feeds.js";
+export { checkKernels, openDevice } from "./player/gpu.js";
+export { parsePlan } from "./player/plan.js";
+
+const MAX_FRAMES = 8;
+
+/**
+ * A session of a .webrt file: its bytes, a Blob, a Response, a ReadableStream or a URL.
+ *
+ * Options: `device` (a GPUDevice that stays the caller's), `host` (see above), `fetch`, and `onProgress(stage, done,
+ * total)` with the stages "download" (bytes of constants) and "pipelines". Raises PlanError, PlacementError, NoAdapter,
+ * TargetError, KernelError, OutOfMemory or DeviceLost.
+ */
+export async function loadPlan(file, { device, host = null, fetch = globalThis.fetch, onProgress = () => {} } = {}) {
+  const source = await Source.open(file, (url) => fetch(url));
+  let session = null;
+  let leave = () => {};
+  try {
+    const plan = await readPlan(source);
+    refuseHostSteps(plan, host);
+    if (!device) ({ device, leave } = await shareDevice());
+    session = new Session(plan, device, { host, leave });
+    await session.load(source, onProgress);
+    return session;
+  } catch (e) {
+    source.cancel();
+    if (session) session.release();
+    else leave();
+    throw e;
+  }
+}
+
+function refuseHostSteps(plan, host) {
+  const steps = plan.steps.filter((s) => s.kind === "host");
+  if (host !== null || !steps.length) return;
+  const names = steps.map((s) => nameOf(plan, s)).join(", ");
+  throw new PlacementError(`the plan has nodes for the CPU provider, and none was given: ${names}`);
+}
+
+/** A plan on a device: constants resident, runs repeated, one at a time. Made by `loadPlan`. */
+export class Session {
+  constants = new Map();
+  #pipelines = [];
+  #groups = new Map();
+  #frames = new Map();
+  #last = Promise.resolve();
+  #released = false;
+  #leave;
+
+  constructor(plan, device, { host, leave }) {
+    this.plan = plan;
+    this.host = host;
+    this.#leave = leave;
+    this.gpu = new Gpu(device);
+    this.resolver = new Resolver(plan, this.gpu.target);
+    this.memory = new Memory(plan, this.gpu, this.resolver.bound);
+  }
+
+  /** The inputs: [{ name, dtype, shape }], shape a list of numbers and expressions, or null. */
+  get inputs() {
+    return this.plan.inputs.map((info) => this.#describe(info));
+  }
+
+  get outputs() {
+    return this.plan.outputs.map((info) => this.#describe(info));
+  }
+
+  /** Which provider runs each node, and why. */
+  get placement() {
+    return this.plan.placement;
+  }
+
+  /** What was done since the session was made; `buffers` and `bytes` are alive now. */
+  get counters() {
+    return { ...this.gpu.counters };
+  }
+
+  /** Makes pipelines while constants arrive. */
+  async load(source, onProgress) {
+    const failed = (e) => {
+      source.cancel();
+      throw e;
+    };
+    const work = [
+      this.#makePipelines(onProgress).catch(failed),
+      this.#loadConstants(source, onProgress),
+    ];
+    const results = await Promise.allSettled(work);
+    const first = results.find((r) => r.status === "rejected");
+    if (first) throw await this.gpu.named(first.reason);
+    await this.gpu.settle();
+  }
+
+  /**
+   * Runs once. `feeds`: { name: typed array | list | { data, dims } | device tensor }. Options: `outputs` (names,
+   * default all), `location` ("cpu" or "gpu", for all or by name).
+   * Returns { name: { dtype, dims, data } }; with "gpu", a GpuTensor.
+   */
+  run(feeds, { outputs, location = "cpu" } = {}) {
+    const turn = this.#last.then(() => this.#run(feeds, outputs, location));
+    this.#last = turn.catch(() => null);
+    return turn;
+  }
+
+  /** Frees all device memory of the session; a shared device goes with its last session. May be called again. */
+  release() {
+    if (this.#released) return;
+    this.#released = true;
+    this.memory.close();
+    this.gpu.close();
+    this.#groups.clear();
+    this.#frames.clear();
+    this.#leave();
+  }
+
+  /** All numbers of the plan at these sizes; kept for the last few. */
+  frame(key, values) {
+    if (!this.#frames.has(key)) {
+      if (this.#frames.size >= MAX_FRAMES) this.#frames.delete(this.#frames.keys().next().value);
+      this.#frames.set(key, this.resolver.frame(values));
+    }
+    return this.#frames.get(key);
+  }
+
+  /** The pipeline of a dispatch and its bind group over these ranges, which is kept. */
+  group(index, ranges) {
+    const pipeline = this.#pipelines[index];
+    const key = ranges.map((r) => `${r.buffer.id}:${r.offset}:${r.nbytes}`).join();
+    let kept = this.#groups.get(index);
+    if (kept?.key !== key) {
+      kept = { key, group: this.gpu.bind(pipeline, ranges) };
+      this.#groups.set(index, kept);
+    }
+    return { pipeline, group: kept.group };
+  }
+
+  /** What `work` gives; at the first run of a shape under error scopes. */
+  async checked(frame, work) {
+    const result = await (frame.fresh ? this.gpu.guard("the first run at these sizes", work) : work());
+    await this.gpu.settle();
+    frame.fresh = false;
+    return result;
+  }
+
+  async #run(feeds, outputs, location) {
+    if (this.#released) throw new DeviceError("the session was released; make a new one");
+    this.gpu.alive();
+    try {
+      return await new Run(this, outputs, location).go(feeds);
+    } catch (e) {
+      throw await this.gpu.named(e);
+    }
+  }
+
+  async #makePipelines(onProgress) {
+    const steps = this.plan.steps.map((step, i) => ({ step, i })).filter(({ step }) => step.kind === "dispatch");
+    const kernels = new Map();
+    for (const { step, i } of steps) {
+      const index = this.resolver.chosen[i][0];
+      if (kernels.has(index)) continue;
+      kernels.set(index, this.gpu.pipeline(this.plan.kernels[index], this.resolver.where(step)));
+    }
+    let done = 0;
+    await Promise.all([...kernels.values()].map(async (made) => {
+      await made;
+      done += 1;
+      onProgress("pipelines", done, kernels.size);
+    }));
+    for (const { i } of steps) this.#pipelines[i] = await kernels.get(this.resolver.chosen[i][0]);
+  }
+
+  async #loadConstants(source, onProgress) {
+    const { inputs, outputs, values, steps } = this.plan;
+    const places = [...steps.flatMap(placesOf), ...[...inputs, ...outputs, ...values.values()].map((v) => v.place)];
+    const wanted = new Set(places.filter((p) => p?.[0] === "c").map(([, index]) => index));
+    const kept = new Set(this.plan.outputs.map((v) => v.constant).filter((c) => c !== null));
+    this.constants = await this.memory.load(source, wanted, kept, onProgress);
+  }
+
+  #describe(info) {
+    const shape = info.shape === null ? null : info.shape.map((d) => sizeText(this.plan.dims, d));
+    return { name: info.name, dtype: info.dtype, shape };
+  }
+}

@@ -1,0 +1,65 @@
+/** Errors, element types and limits: the twins of webrt/errors.py, dtypes.py and target.py. */
+
+/** The root of all errors; the same tree, names and texts as webrt/errors.py. */
+export class WebrtError extends Error {
+  constructor(what, { node = "", op = "", opset = null, inputs = "" } = {}) {
+    const where = [];
+    if (op) where.push(op + (opset === null ? "" : ` (opset ${opset})`));
+    if (node) where.push(`node '${node}'`);
+    if (inputs) where.push(`inputs ${inputs}`);
+    super(where.length ? `${where.join(", ")}: ${what}` : what);
+    Object.assign(this, { what, node, op, opset, inputs });
+    this.name = new.target.name;
+  }
+}
+export class PlanError extends WebrtError {}
+export class PlacementError extends WebrtError {}
+export class TargetError extends WebrtError {}
+export class KernelError extends WebrtError {}
+export class InputError extends WebrtError {}
+export class ModelError extends WebrtError {}
+export class UnsupportedType extends ModelError {}
+export class ShapeError extends ModelError {}
+export class DeviceError extends WebrtError {}
+export class NoAdapter extends DeviceError {}
+export class DeviceLost extends DeviceError {}
+export class OutOfMemory extends DeviceError {}
+
+/** Element types: bits, the JavaScript array (null: never in an array of numbers), whether devices hold them. */
+export const DTYPES = new Map(Object.entries({
+  float32: [32, Float32Array, true], uint8: [8, Uint8Array, true], int8: [8, Int8Array, true],
+  uint16: [16, Uint16Array, true], int16: [16, Int16Array, true], int32: [32, Int32Array, true],
+  int64: [64, BigInt64Array, true], string: [0, Array, false], bool: [8, Uint8Array, true],
+  float16: [16, Uint16Array, true], float64: [64, Float64Array, false], uint32: [32, Uint32Array, true],
+  uint64: [64, BigUint64Array, true], bfloat16: [16, Uint16Array, true],
+  complex64: [64, null, false], complex128: [128, null, false], float8e4m3fn: [8, null, false],
+  float8e4m3fnuz: [8, null, false], float8e5m2: [8, null, false], float8e5m2fnuz: [8, null, false],
+  uint4: [4, null, false], int4: [4, null, false], float4e2m1: [4, null, false], float8e8m0: [8, null, false],
+  uint2: [2, null, false], int2: [2, null, false],
+}).map(([name, [bits, array, onDevice]]) => [name, { bits, array, onDevice }]));
+
+export const product = (dims) => dims.reduce((a, b) => a * b, 1);
+/** Bytes of a tensor, without padding. */
+export const nbytesOf = (dtype, dims) => Math.ceil((product(dims) * DTYPES.get(dtype).bits) / 8);
+export const listed = (xs) => `[${[...xs].join(", ")}]`;
+export const roundUp = (n, to) => Math.ceil(n / to) * to;
+/** The size of a buffer for so many bytes: a multiple of 16, at least 16. */
+export const padded = (n) => Math.max(16, roundUp(n, 16));
+
+/** What every WebGPU device guarantees. */
+export const DEFAULT_LIMITS = {
+  maxStorageBuffersPerShaderStage: 8, maxUniformBuffersPerShaderStage: 12, maxUniformBufferBindingSize: 65536,
+  maxStorageBufferBindingSize: 134217728, maxBufferSize: 268435456, maxComputeWorkgroupStorageSize: 16384,
+  maxComputeInvocationsPerWorkgroup: 256, maxComputeWorkgroupSizeX: 256, maxComputeWorkgroupSizeY: 256,
+  maxComputeWorkgroupSizeZ: 64, maxComputeWorkgroupsPerDimension: 65535, minUniformBufferOffsetAlignment: 256,
+  minStorageBufferOffsetAlignment: 256,
+};
+
+/** Why a target { name, features, limits } does not meet a kernel's requirements; "" where it does. */
+export function lacks(target, requires) {
+  const feature = (requires.features ?? []).find((f) => !target.features.has(f));
+  if (feature !== undefined) return `feature '${feature}' is needed, the target '${target.name}' lacks it`;
+  const short = Object.entries(requires.limits ?? {}).find(([name, least]) => target.limits[name] < least);
+  if (short === undefined) return "";
+  return `${short[0]} of ${short[1]} is needed, the target '${target.name}' has ${target.limits[short[0]]}`;
+}

@@ -1,0 +1,155 @@
+/** A session's device memory: the twin of webrt/runtime/memory.py. */
+
+import { PlanError, TargetError, padded, roundUp } from "./common.js";
+
+const ARENA = 1 << 26;
+const STAGE = 1 << 20;
+
+/** A session's device memory: constants in arenas, slots that grow by half again, and the parameter block. */
+export class Memory {
+  #arenas = [];
+  #constants = new Map();
+  #slots;
+  #params = null;
+  #written = null;
+  generation = 0;
+
+  constructor(plan, gpu, bound) {
+    this.plan = plan;
+    this.gpu = gpu;
+    this.bound = bound;
+    this.#slots = plan.slots.map(() => null);
+    if (plan.params_size) {
+      const size = roundUp(plan.params_size, 256);
+      this.#params = gpu.alloc(size, "parameters", GPUBufferUsage.UNIFORM | GPUBufferUsage.COPY_DST);
+    }
+  }
+
+  /** Puts constants on the device while they arrive; those in `kept` stay on the host as well. Returns these. */
+  async load(source, wanted, kept, onProgress) {
+    const start = source.position;
+    const total = this.plan.constants.reduce((end, c) => c.offset + c.nbytes, 0);
+    const host = new Map();
+    this.#pack(wanted);
+    for (const [index, c] of this.plan.constants.entries()) {
+      await source.each(start + c.offset - source.position, () => {});
+      const sinks = [];
+      if (this.#constants.has(index)) sinks.push(this.#uploader(this.#constants.get(index)));
+      if (kept.has(index)) {
+        host.set(index, new Uint8Array(c.nbytes));
+        sinks.push(setter(host.get(index)));
+      }
+      await source.each(c.nbytes, (part) => {
+        sinks.forEach((sink) => sink(part));
+        onProgress("download", source.position - start, total);
+      });
+      sinks.forEach((sink) => sink(null));
+    }
+    return host;
+  }
+
+  ensure(sizes) {
+    sizes.forEach((size, i) => {
+      const old = this.#slots[i];
+      if (size === null || old?.nbytes >= size) return;
+      const wanted = old ? Math.max(size, Math.min(roundUp(old.nbytes * 1.5, 16), this.#largest(i))) : size;
+      this.gpu.free(old);
+      this.#slots[i] = null;
+      this.generation += 1;
+      this.#slots[i] = this.gpu.alloc(wanted, this.plan.slots[i].label || `slot ${i}`);
+    });
+  }
+
+  /** The bytes of a place from `offset` to its end. */
+  range([kind, index], offset = 0) {
+    const { buffer, offset: start, nbytes } = kind === "c" ? this.#constants.get(index) : this.#slot(index);
+    const most = this.gpu.target.limits.maxStorageBufferBindingSize;
+    return { buffer, offset: start + offset, nbytes: Math.min(nbytes - offset, most) };
+  }
+
+  paramsRange(step) {
+    return { buffer: this.#params, offset: step.params_offset, nbytes: padded(4 * step.params.length) };
+  }
+
+  writeParams(words) {
+    if (!words.length || this.#written && words.every((w, i) => w === this.#written[i])) return;
+    this.gpu.write(this.#params, 0, new Uint8Array(words.buffer));
+    this.#written = words;
+  }
+
+  close() {
+    [...this.#arenas, ...this.#slots, this.#params].forEach((b) => this.gpu.free(b));
+    this.#slots.fill(null);
+  }
+
+  #slot(index) {
+    const buffer = this.#slots[index];
+    if (buffer) return { buffer, offset: 0, nbytes: buffer.nbytes };
+    throw new PlanError(`the size of slot '${this.plan.slots[index].label}' is not known where a step needs it`);
+  }
+
+  #largest(index) {
+    const { maxBufferSize, maxStorageBufferBindingSize } = this.gpu.target.limits;
+    const most = this.bound.has(index) ? Math.min(maxBufferSize, maxStorageBufferBindingSize) : maxBufferSize;
+    return most - (most % 16);
+  }
+
+  /** Gives each wanted constant a range of an arena, at multiples of 256 as bindings need. */
+  #pack(wanted) {
+    const { maxBufferSize, maxStorageBufferBindingSize } = this.gpu.target.limits;
+    const limit = Math.min(maxBufferSize, maxStorageBufferBindingSize);
+    let arena = [];
+    let end = 0;
+    const close = () => {
+      if (!arena.length) return;
+      const buffer = this.gpu.alloc(end, `constants from '${this.plan.constants[arena[0].index].name}' on`);
+      this.#arenas.push(buffer);
+      arena.forEach(({ index, offset, nbytes }) => this.#constants.set(index, { buffer, offset, nbytes }));
+      arena = [];
+      end = 0;
+    };
+    for (const index of [...wanted].sort((a, b) => a - b)) {
+      const { name, nbytes } = this.plan.constants[index];
+      if (padded(nbytes) > limit) {
+        throw new TargetError(`the constant '${name}' has ${padded(nbytes)} bytes; `
+          + `the device '${this.gpu.target.name}' has maxStorageBufferBindingSize ${limit}`);
+      }
+      if (roundUp(end, 256) + padded(nbytes) > Math.min(limit, ARENA)) close();
+      arena.push({ index, offset: roundUp(end, 256), nbytes: padded(nbytes) });
+      end = roundUp(end, 256) + padded(nbytes);
+    }
+    close();
+  }
+
+  /** Takes parts of any length and writes them in pieces of STAGE bytes; null at the end writes the rest. */
+  #uploader({ buffer, offset, nbytes }) {
+    const stage = new Uint8Array(Math.min(STAGE, nbytes));
+    let filled = 0;
+    let at = offset;
+    const flush = () => {
+      this.gpu.write(buffer, at, stage.subarray(0, filled));
+      at += filled;
+      filled = 0;
+    };
+    return (part) => {
+      if (part === null) return filled && flush();
+      for (let from = 0; from < part.length;) {
+        const piece = part.subarray(from, from + stage.length - filled);
+        stage.set(piece, filled);
+        filled += piece.length;
+        from += piece.length;
+        if (filled === stage.length) flush();
+      }
+      return undefined;
+    };
+  }
+}
+
+function setter(out) {
+  let at = 0;
+  return (part) => {
+    if (part === null) return;
+    out.set(part, at);
+    at += part.length;
+  };
+}

@@ -1,0 +1,134 @@
+/** A plan's numbers for one device and one set of sizes: the twin of webrt/runtime/resolve.py. */
+
+import { InputError, TargetError, lacks, padded } from "./common.js";
+import { resolve } from "./dims.js";
+
+export const SKIP = { groups: [], numbers: [] };
+
+/** A step's node for people. */
+export function nameOf(plan, step) {
+  const placed = plan.placement[step.node];
+  return placed ? `${placed.op} '${placed.node}'` : `a ${step.kind} step`;
+}
+
+/** The places that a device step touches. */
+export function placesOf(step) {
+  if (step.kind === "dispatch") return step.bindings.map(([place]) => place);
+  return step.kind === "copy" ? [step.source, step.target] : [];
+}
+
+/** A plan on a target: the kernel of each dispatch, segments of device and host steps, all numbers at given sizes. */
+export class Resolver {
+  constructor(plan, target) {
+    this.plan = plan;
+    this.target = target;
+    this.#checkTarget();
+    this.chosen = plan.steps.map((s) => (s.kind === "dispatch" ? this.#choose(s) : null));
+    const bound = plan.steps.filter((s) => s.kind === "dispatch").flatMap(placesOf);
+    this.bound = new Set(bound.filter(([kind]) => kind === "s").map(([, index]) => index));
+    this.segments = [];
+    plan.steps.forEach((s, i) => {
+      const host = s.kind === "host";
+      if (this.segments.at(-1)?.host !== host) this.segments.push({ host, steps: [] });
+      this.segments.at(-1).steps.push(i);
+    });
+  }
+
+  /** Where an error belongs: the node and operator of a step. */
+  where(step) {
+    const placed = this.plan.placement[step.node];
+    return placed ? { node: placed.node, op: placed.op } : {};
+  }
+
+  name(step) {
+    return nameOf(this.plan, step);
+  }
+
+  frame(values) {
+    const params = new Uint32Array(Math.ceil(this.plan.params_size / 4));
+    return {
+      slots: this.plan.slots.map((s, i) => this.#slot(s, i, values)),
+      steps: this.plan.steps.map((s, i) => this.#step(s, i, values, params)),
+      params, commands: new Map(), fresh: true,
+    };
+  }
+
+  #checkTarget() {
+    const { plan, target } = this;
+    const device = plan.steps.filter((s) => s.kind !== "host");
+    const wanted = device.length ? Object.entries(plan.target.limits ?? {}) : [];
+    for (const [name, need] of wanted) {
+      const have = target.limits[name] ?? need;
+      if (name.startsWith("min") ? have > need : have < need) {
+        throw new TargetError(`the plan was made for ${name} ${need}; the device '${target.name}' has ${have}`);
+      }
+    }
+    const limit = target.limits.maxStorageBuffersPerShaderStage;
+    const wide = device.find((s) => (s.bindings?.length ?? 0) > limit);
+    if (wide) {
+      throw new TargetError(`${this.name(wide)} binds ${wide.bindings.length} storage buffers; `
+        + `the device '${target.name}' has maxStorageBuffersPerShaderStage ${limit}`);
+    }
+  }
+
+  #choose(step) {
+    const reasons = step.alternatives.map(([k]) => lacks(this.target, this.plan.kernels[k].requires));
+    const first = reasons.indexOf("");
+    if (first >= 0) return step.alternatives[first];
+    throw new TargetError(`no alternative of ${this.name(step)} runs here: ${reasons.join("; ")}`);
+  }
+
+  #slot(slot, index, values) {
+    const size = resolve(slot.size, values);
+    if (size === null) return null;
+    for (const limit of ["maxBufferSize", ...(this.bound.has(index) ? ["maxStorageBufferBindingSize"] : [])]) {
+      if (size > this.target.limits[limit]) {
+        throw new TargetError(`the tensor '${slot.label}' needs ${size} bytes at these sizes; `
+          + `the device '${this.target.name}' has ${limit} ${this.target.limits[limit]}`);
+      }
+    }
+    return padded(size);
+  }
+
+  /** The numbers of a step, SKIP where it does nothing, null where they are not known yet. */
+  #step(step, index, values, params) {
+    if (step.kind === "dispatch") return this.#dispatch(step, this.chosen[index], values, params);
+    return step.kind === "copy" ? this.#copy(step, values) : SKIP;
+  }
+
+  #dispatch(step, chosen, values, params) {
+    const groups = chosen.slice(1).map((g) => resolve(g, values));
+    const numbers = step.bindings.map(([, , offset]) => resolve(offset, values));
+    const words = step.params.map((w) => resolve(w, values));
+    if (groups.includes(0)) return SKIP;
+    if ([...groups, ...numbers, ...words].includes(null)) return null;
+    const limit = this.target.limits.maxComputeWorkgroupsPerDimension;
+    for (const g of groups) {
+      if (g < 0) {
+        throw new InputError(`${this.name(step)} would have ${g} workgroups: a size is negative for these inputs`);
+      }
+      if (g > limit) {
+        throw new TargetError(`${this.name(step)} needs ${g} workgroups in a dimension at these sizes; `
+          + `the device '${this.target.name}' has maxComputeWorkgroupsPerDimension ${limit}`);
+      }
+    }
+    words.forEach((w, i) => {
+      if (w < -(2 ** 31) || w >= 2 ** 32) {
+        throw new TargetError(`${this.name(step)} needs the number ${w}; a kernel takes -2147483648 to 4294967295`);
+      }
+      params[step.params_offset / 4 + i] = w; // stored modulo 2**32: two's complement
+    });
+    return { groups, numbers };
+  }
+
+  #copy(step, values) {
+    const numbers = [step.source_offset, step.target_offset, step.size].map((n) => resolve(n, values));
+    if (numbers[2] === 0) return SKIP;
+    if (numbers.includes(null)) return null;
+    if (numbers.some((n) => n < 0 || n % 4)) {
+      const bytes = numbers.join(", ");
+      throw new InputError(`a copy of ${this.name(step)} has bytes (${bytes}), no whole words, for these inputs`);
+    }
+    return { groups: [], numbers };
+  }
+}

@@ -1,0 +1,114 @@
+/** The bytes of a .webrt file, from memory or while they arrive. */
+
+import { PlanError } from "./common.js";
+import { parsePlan } from "./plan.js";
+
+const MAX_HEADER = 100_000_000;
+const isText = (x) => typeof x === "string";
+
+/** Bytes in order, from memory or while they arrive; `size` is the whole length where it is known, else null. */
+export class Source {
+  #next;
+  #rest = new Uint8Array(0);
+  position = 0;
+
+  constructor(next, size = null, cancel = () => {}) {
+    this.#next = next;
+    this.size = size;
+    this.cancel = cancel;
+  }
+
+  /** Of bytes, a Blob, a Response, a ReadableStream or a URL. Raises PlanError where there is nothing to read. */
+  static async open(source, fetcher) {
+    if (source instanceof ArrayBuffer || ArrayBuffer.isView(source)) {
+      const bytes = ArrayBuffer.isView(source)
+        ? new Uint8Array(source.buffer, source.byteOffset, source.byteLength) : new Uint8Array(source);
+      const parts = [bytes];
+      return new Source(async () => parts.pop() ?? null, bytes.length);
+    }
+    if (isText(source) || source instanceof URL) return Source.open(await download(source, fetcher), fetcher);
+    if (source instanceof Blob) return Source.#ofStream(source.stream(), source.size);
+    if (source instanceof Response) {
+      if (!source.ok) throw new PlanError(`${source.url || "the plan"}: HTTP ${source.status} ${source.statusText}`);
+      const length = source.headers.get("content-encoding") ? null : source.headers.get("content-length");
+      return Source.#ofStream(source.body, length === null ? null : Number(length));
+    }
+    if (source instanceof ReadableStream) return Source.#ofStream(source, null);
+    throw new PlanError("a plan is given as bytes, a Blob, a Response, a stream or a URL");
+  }
+
+  static #ofStream(stream, size) {
+    const reader = stream.getReader();
+    const next = async () => {
+      try {
+        return (await reader.read()).value ?? null;
+      } catch (e) {
+        throw new PlanError(`the download of the plan broke off (${e.message}); load it again`);
+      }
+    };
+    return new Source(next, size, () => reader.cancel().catch(() => {}));
+  }
+
+  /** The next bytes, at most `most` of them. */
+  async pull(most) {
+    while (!this.#rest.length) {
+      const chunk = await this.#next();
+      if (chunk === null) throw new PlanError(`the .webrt file is cut short: it ends at byte ${this.position}`);
+      this.#rest = chunk;
+    }
+    const part = this.#rest.subarray(0, most);
+    this.#rest = this.#rest.subarray(part.length);
+    this.position += part.length;
+    return part;
+  }
+
+  /** Hands the next `n` bytes to `use`, part by part. */
+  async each(n, use) {
+    for (let left = n; left > 0;) {
+      const part = await this.pull(left);
+      use(part);
+      left -= part.length;
+    }
+  }
+
+  async take(n) {
+    const out = new Uint8Array(n);
+    let at = 0;
+    await this.each(n, (part) => { out.set(part, at); at += part.length; });
+    return out;
+  }
+}
+
+async function download(url, fetcher) {
+  try {
+    return await fetcher(url);
+  } catch (e) {
+    throw new PlanError(`${url} cannot be fetched (${e.message})`);
+  }
+}
+
+/** Reads a file up to its data, and checks the plan. */
+export async function readPlan(source) {
+  const length = Number(new DataView((await source.take(8)).buffer).getBigUint64(0, true));
+  if (length > MAX_HEADER) throw new PlanError("not a .webrt file: its header is longer than allowed");
+  if (source.size !== null && source.size < 8 + length) {
+    throw new PlanError("the .webrt file is cut short: its header ends early");
+  }
+  const text = new TextDecoder().decode(await source.take(length));
+  let plan;
+  try {
+    plan = JSON.parse(text).__metadata__.webrt;
+  } catch {
+    plan = null;
+  }
+  if (!isText(plan)) throw new PlanError("not a .webrt file: it has no webrt plan in its header");
+  const parsed = parsePlan(plan);
+  for (const c of parsed.constants) {
+    const end = source.position + c.offset + c.nbytes;
+    if (source.size !== null && end > source.size) {
+      const where = `constant '${c.name}' ends at ${end}, the file at ${source.size}`;
+      throw new PlanError(`the .webrt file is cut short: ${where}`);
+    }
+  }
+  return parsed;
+}
