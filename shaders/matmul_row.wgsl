@@ -20,7 +20,7 @@ fn main(@builtin(workgroup_id) group: vec3<u32>, @builtin(num_workgroups) groups
   for (; k + 4u <= p.k_last; k += 4u) {
     let bt = offsets.y + k * p.b_row;
     let x = load4_a(a_start + k);
-    c = c + x.x * columns_b(bt, first) + x.y * columns_b(bt + p.b_row, first)
+    c += x.x * columns_b(bt, first) + x.y * columns_b(bt + p.b_row, first)
       + x.z * columns_b(bt + 2u * p.b_row, first) + x.w * columns_b(bt + 3u * p.b_row, first);
   }
   if (K_TAIL) {

@@ -8,7 +8,7 @@
 // Neighbouring invocations take neighbouring columns; rows and columns past the end are computed and not stored.
 
 fn chain(c: vec4<Out>, a: vec4<Out>, b0: vec4<Out>, b1: vec4<Out>, b2: vec4<Out>, b3: vec4<Out>) -> vec4<Out> {
-  return c + a.x * b0 + a.y * b1 + a.z * b2 + a.w * b3;
+  return c + (a.x * b0 + a.y * b1 + a.z * b2 + a.w * b3);
 }
 
 @compute @workgroup_size(64)

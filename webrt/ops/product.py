@@ -22,6 +22,7 @@ from webrt.ops.vectors import (
     accumulator,
     can_load4,
     finish,
+    kind,
     load4,
     store_fours,
     sum_of,
@@ -65,7 +66,7 @@ def product(
         _split(b, s, left, right, out, epilogue, name)
         return
     b.check(D.lt(s.k, MAX_K + 1), f"a product over more than {MAX_K} elements")
-    aligned = can_load4(_kind(out), s.n) and can_load4(_kind(right), s.b_row or s.n)
+    aligned = can_load4(kind(out), s.n) and can_load4(kind(right), s.b_row or s.n)
     written = out if aligned else through_temp(b, out)
     _launch(b, s, left, right, written, epilogue, name, (0, s.k))
     finish(b, written, out, name)
@@ -76,17 +77,11 @@ def transposed(b: Builder, v: Value) -> Value:
     *lead, rows, columns = v.known_shape
     if v.const is not None:
         return b.constant(np.swapaxes(v.const, -1, -2), v.dtype)
-    out = b.temp(_kind(v), (*lead, columns, rows))
+    out = b.temp(kind(v), (*lead, columns, rows))
     row = "i / (p.rows * p.columns) * p.rows + i % p.rows"
     element = f"let row = {row}; return load_v(row * p.columns + i / p.rows % p.columns);"
     b.map(out, element, reads={"v": v}, params={"rows": rows, "columns": columns}, name="transpose_last")
     return out
-
-
-def _kind(v: Value) -> DType:
-    if v.dtype is None:
-        raise UnsupportedType(f"{v.name!r} is no tensor")
-    return v.dtype
 
 
 def _rows_only(s: Product) -> Product:
@@ -98,7 +93,7 @@ def _rows_only(s: Product) -> Product:
 
 def _padded(b: Builder, s: Product, right: Value) -> tuple[Product, Value]:
     """A constant b whose rows are no multiple of 4 gets columns of zeros, so that it is loaded in fours."""
-    if right.const is None or can_load4(_kind(right), s.n) or not isinstance(s.n, int) or s.n < 8:
+    if right.const is None or can_load4(kind(right), s.n) or not isinstance(s.n, int) or s.n < 8:
         return s, right
     extra = -s.n % 4
     array: np.ndarray[Any, Any] = np.pad(right.const, [(0, 0)] * (right.const.ndim - 1) + [(0, extra)])
@@ -124,23 +119,23 @@ def _launch(
     b: Builder, s: Product, left: Value, right: Value, out: Value, epilogue: Epilogue, name: str, span: tuple[Dim, Dim]
 ) -> None:
     b_row = s.n if s.b_row is None else s.b_row
-    vec_a, vec_b = can_load4(_kind(left), s.k), can_load4(_kind(right), b_row)
-    vec_out = vec_b and can_load4(_kind(out), s.n)
+    vec_a, vec_b = can_load4(kind(left), s.k), can_load4(kind(right), b_row)
+    vec_out = vec_b and can_load4(kind(out), s.n)
     one_row = s.m == 1
     rows = s.m if one_row else D.ceildiv(s.m, 8)
     columns = D.ceildiv(s.n, 4 if one_row else 8)
     batches = D.prod(s.batch)
     axes = _batch_axes(s)
     fns = [
-        _batch_offsets(len(axes)), load4("a", _kind(left), vec_a), _load_columns(_kind(right), vec_b),
-        epilogue.fn, *_store(_kind(out), vec_b, vec_out),
+        _batch_offsets(len(axes)), load4("a", kind(left), vec_a), _load_columns(kind(right), vec_b),
+        epilogue.fn, *_store(kind(out), vec_b, vec_out),
     ]  # fmt: skip
     variant = Variant(
         "matmul_row" if one_row else "matmul_tile",
         grid(D.prod((rows, columns, batches))),
         consts={"COLUMNS_APART": 1 if vec_b else 4, "K_TAIL": not vec_a},
         fns=fns,
-        vec=vec_of(a=(_kind(left), vec_a), b=(_kind(right), vec_b), out=(_kind(out), vec_out)),
+        vec=vec_of(a=(kind(left), vec_a), b=(kind(right), vec_b), out=(kind(out), vec_out)),
     )
     params: dict[str, Dim | float] = {
         "m": s.m, "n": s.n, "k": s.k, "b_row": b_row, "k_first": span[0], "k_last": span[1], "rows": rows,

@@ -29,8 +29,22 @@ class Epilogue:
     def fn(self) -> str:
         return f"fn epilogue(v: Out, i: u32) -> Out {{ {self.body} }}"
 
+    def following(self, expression: str, **reads: Value) -> Epilogue:
+        """The same epilogue for `expression`, which is in terms of v and i and of more bindings."""
+        both = {**self.reads, **reads}
+        if self.body == IDENTITY.body:
+            return Epilogue(f"return {expression};", both, self.params)
+        return Epilogue(f"let first = {expression}; {{ let v = first; {self.body} }}", both, self.params)
+
 
 IDENTITY = Epilogue()
+
+
+def kind(v: Value) -> DType:
+    """A tensor's element type; raises UnsupportedType for anything else."""
+    if v.dtype is None:
+        raise UnsupportedType(f"{v.name!r} is no tensor")
+    return v.dtype
 
 
 def accumulator(dtype: DType | None) -> DType:
