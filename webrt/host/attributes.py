@@ -64,8 +64,8 @@ def plain_attributes(node: NodeProto) -> dict[str, Any]:
     for attribute in node.attribute:
         if attribute.ref_attr_name:
             raise InvalidModel(
-                f"the attribute {attribute.name!r} refers to {attribute.ref_attr_name!r} of a function, and the node is "
-                "in none; inline the function first"
+                f"the attribute {attribute.name!r} refers to {attribute.ref_attr_name!r} of a function, "
+                "and the node is in none; inline the function first"
             )
         if attribute.type not in GRAPH_TYPES:
             found[attribute.name] = attribute_value(attribute)

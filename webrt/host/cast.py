@@ -89,6 +89,6 @@ def cast_like(call: Call, x: Array, like: Array) -> Array:
 def bit_cast(call: Call, x: Array) -> Array:
     """The bits of x read as another type of the same width."""
     dtype = np_dtype(call.integer("to"))
-    if dtype == object or x.dtype == object or dtype.itemsize != x.dtype.itemsize:
+    if "O" in (dtype.kind, x.dtype.kind) or dtype.itemsize != x.dtype.itemsize:
         raise UnsupportedType(f"cannot read the bits of {x.dtype} as {dtype}; both must have the same width")
     return np.ascontiguousarray(x).reshape(x.shape).view(dtype)

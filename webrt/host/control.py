@@ -108,13 +108,17 @@ def scan(call: Call, outer: Scope, *inputs: Array) -> tuple[HostValue, ...]:
     state, lines = _run_scan(body, inputs[:count], inputs[count:], axes, flags, outer)
     outputs = len(body.outputs) - count
     flags, places = _flags(call, "scan_output_directions", outputs), _flags(call, "scan_output_axes", outputs)
-    elements = [np.take(x, 0, a) if x.shape[a] else np.zeros(np.delete(x.shape, a), x.dtype)
-                for x, a in zip(inputs[count:], [normal_axis(a, x.ndim) for a, x in zip(axes, inputs[count:])])]  # fmt: skip
+    elements = [_element(x, normal_axis(a, x.ndim)) for a, x in zip(axes, inputs[count:])]
     stacked = [
         _stack(body, count + i, line[::-1] if flags[i] else line, places[i], [*inputs[:count], *elements], outer)
         for i, line in enumerate(lines)
     ]
     return (*state, *stacked)
+
+
+def _element(x: Array, axis: int) -> Array:
+    """What a body would be given of x, zeros where x has no elements."""
+    return np.zeros(x.shape[:axis] + x.shape[axis + 1 :], x.dtype)
 
 
 def _flags(call: Call, name: str, count: int) -> list[int]:

@@ -96,7 +96,7 @@ def grid_sample(call: Call, x: Array, grid: Array) -> Array:
         c = np.rint(c) if mode == "nearest" else c
         low, high = (0.0, size - 1.0) if corners else (-0.5, size - 0.5)
         outside = (c < low) | (c > high)
-        if padding == "border":
+        if padding == "border" and mode != "cubic":  # cubic limits each neighbour instead, as PyTorch does
             c = np.where(outside, np.clip(c, 0, size - 1), c)
         elif padding == "reflection":
             c = np.where(outside, reflect(c, low, high), c)

@@ -44,11 +44,17 @@ def coordinates(mode: str, a: Axis, dtype: type[np.floating] = np.float64) -> Ar
         width = a.scale * a.before
         return np.zeros_like(x) if width == 1 or a.after == 1 else np.asarray(x * (a.before - one) / dtype(width - 1))
     if mode == "tf_crop_and_resize":
-        last = a.before - 1
-        if a.after <= 1:
-            return np.full_like(x, 0.5 * (a.start + a.end) * last)
-        return np.asarray(a.start * last + x * ((a.end - a.start) * last / (a.after - 1)))
+        return _cropped(a)
     raise InvalidModel(f"coordinate_transformation_mode {mode!r} is not one that ONNX defines")
+
+
+def _cropped(a: Axis) -> Array:
+    """tf_crop_and_resize in float32, since whether a coordinate lies outside is decided on its last bit."""
+    f = np.float32
+    last, start, end = f(a.before - 1), f(a.start), f(a.end)
+    if a.after <= 1:
+        return np.full(a.after, f(0.5) * (start + end) * last)
+    return np.asarray(start * last + np.arange(a.after, dtype=f) * (end - start) * last / f(a.after - 1))
 
 
 def nearest_index(x: Array, mode: str, before: int, scale: float) -> Array:

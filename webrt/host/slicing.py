@@ -49,7 +49,7 @@ def _bounds(start: int, end: int, step: int, size: int) -> slice:
     start, end = start + size if start < 0 else start, end + size if end < 0 else end
     if step > 0:
         return slice(min(max(start, 0), size), min(max(end, 0), size), step)
-    start, end = min(max(start, -1), size - 1), min(max(end, -1), size - 1)
+    start, end = min(max(start, 0), size - 1), min(max(end, -1), size - 1)
     return slice(start, end if end >= 0 else None, step) if start > end else slice(0, 0)
 
 
