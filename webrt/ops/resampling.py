@@ -7,11 +7,12 @@ onnxruntime's upsamplebase.h: floor when growing, ceil when shrinking.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
+from functools import reduce
 
 from webrt import dims as D
 from webrt.dims import Dim
-from webrt.errors import InvalidModel, NotConstant, ShapeError, UnsupportedOp
+from webrt.errors import InvalidModel, ShapeError, UnsupportedOp
 from webrt.ir import Node
 from webrt.lowering import normalize_axis
 
@@ -47,17 +48,19 @@ fn quotient(a: f32, b: f32) -> f32 {
 
 @dataclass(frozen=True)
 class Axis:
-    """One axis of a Resize. `scale` is None where it is the quotient of the sizes; `roi` = indices of its region's ends
-    in the roi input."""
+    """One axis of a Resize. `scale` is None where it is the quotient of the sizes, or, where the aspect ratio is kept,
+    the smallest ("min") or largest ("max") quotient of the (wanted, size) pairs of `fit`; `roi` = where its region's
+    ends are in the roi input."""
 
     size: Dim
     out: Dim
     scale: float | None
-    roi: tuple[int, int]
+    roi: tuple[int, int] = (-1, -1)
+    fit: tuple[str, tuple[tuple[Dim, Dim], ...]] | None = None
 
     def identity(self, coordinates: str) -> bool:
         """Whether every element is sampled where it is."""
-        kept = self.size == self.out and self.scale in (None, 1.0)
+        kept = self.size == self.out and self.scale in (None, 1.0) and self.fit is None
         return kept and coordinates not in ("tf_crop_and_resize", "tf_half_pixel_for_nn")
 
 
@@ -85,15 +88,14 @@ def axes_of(n: Node) -> list[Axis]:
     count = len(scales if sizes is None else sizes)  # type: ignore[arg-type]
     if count != len(chosen):
         raise InvalidModel(f"{count} scales or sizes are given for {len(chosen)} axes")
-    if sizes is not None:
-        policy = str(n.attr("keep_aspect_ratio_policy", "stretch"))
-        sizes, scales = _with_policy(policy, [shape[a] for a in chosen], sizes)
-    out = [Axis(d, d, 1.0, (-1, -1)) for d in shape]
+    out = [Axis(d, d, 1.0) for d in shape]
     for k, a in enumerate(chosen):
-        scale = None if scales is None else scales[k]
-        size = sizes[k] if sizes is not None else D.scale_f32(shape[a], scale if scale is not None else 1.0)
-        out[a] = Axis(shape[a], size, scale, (k, k + count))
-    return out
+        if sizes is None:
+            scale = scales[k] if scales is not None else 1.0
+            out[a] = Axis(shape[a], D.scale_f32(shape[a], scale), scale, (k, k + count))
+        else:
+            out[a] = Axis(shape[a], sizes[k], None, (k, k + count))
+    return out if sizes is None else _with_policy(str(n.attr("keep_aspect_ratio_policy", "stretch")), out, chosen)
 
 
 def _scales(n: Node) -> list[float] | None:
@@ -110,27 +112,36 @@ def _scales(n: Node) -> list[float] | None:
     return scales
 
 
-def _with_policy(policy: str, shape: Sequence[Dim], sizes: list[Dim]) -> tuple[list[Dim], list[float] | None]:
-    """Sizes, and the one scale of all axes where the aspect ratio is kept."""
+def _with_policy(policy: str, axes: list[Axis], chosen: Sequence[int]) -> list[Axis]:
+    """The axes with sizes that keep the aspect ratio: round(scale · size) of the one scale that fits."""
     if policy == "stretch":
-        return sizes, None
+        return axes
     if policy not in ("not_larger", "not_smaller"):
         raise UnsupportedOp(f"keep_aspect_ratio_policy {policy!r}")
-    known = [(int(d), int(s)) for d, s in zip(shape, sizes) if isinstance(d, int) and isinstance(s, int)]
-    if len(known) != len(sizes):
-        raise NotConstant(f"keep_aspect_ratio_policy {policy!r} needs sizes that are known before the run")
-    choose = min if policy == "not_larger" else max
-    d, s = choose(known, key=lambda pair: pair[1] / pair[0])
-    return [(2 * s * e + d) // (2 * d) for e, _ in known], [s / d] * len(sizes)
+    choose = D.minimum if policy == "not_larger" else D.maximum
+    pairs = tuple((axes[a].out, axes[a].size) for a in chosen)
+    fitted = list(axes)
+    for a in chosen:
+        rounded = [D.floordiv(D.add(D.mul(D.mul(w, axes[a].size), 2), d), D.mul(d, 2)) for w, d in pairs]
+        fit = ("min" if policy == "not_larger" else "max", pairs)
+        fitted[a] = replace(axes[a], out=reduce(choose, rounded), fit=fit)
+    return fitted
 
 
 def place_fn(axis: Axis, coordinates: str, suffix: str = "") -> tuple[str, dict[str, Dim | float]]:
     """`fn place<suffix>(c: f32) -> f32` and `fn scale<suffix>() -> f32`, with their parameters."""
     params: dict[str, Dim | float] = {f"size{suffix}": axis.size, f"m{suffix}": axis.out}
-    scale = f"f32(p.m{suffix}) / f32(p.size{suffix})"
+    scale, m = f"f32(p.m{suffix}) / f32(p.size{suffix})", f"f32(p.m{suffix})"
     if axis.scale is not None:
         params[f"scale{suffix}"] = axis.scale
         scale = f"bitcast<f32>(p.scale{suffix})"
+    elif axis.fit is not None:
+        for k, (wanted, size) in enumerate(axis.fit[1]):
+            params |= {f"want{k}_{suffix}": wanted, f"have{k}_{suffix}": size}
+        quotients = [f"f32(p.want{k}_{suffix}) / f32(p.have{k}_{suffix})" for k in range(len(axis.fit[1]))]
+        scale = reduce(lambda x, y: f"{axis.fit[0] if axis.fit else ''}({x}, {y})", quotients)
+    if axis.scale is not None and coordinates in ("align_corners", "tf_crop_and_resize"):
+        m = "scale * n"  # the output's size before it is rounded down, as onnx's reference has it
     region = ""
     if coordinates == "tf_crop_and_resize":
         first, last = (f"load_roi({k}u)" for k in axis.roi) if axis.roi[0] >= 0 else ("0.0", "1.0")
@@ -139,7 +150,7 @@ def place_fn(axis: Axis, coordinates: str, suffix: str = "") -> tuple[str, dict[
 fn place{suffix}(c: f32) -> f32 {{
   let scale = scale{suffix}();
   let n = f32(p.size{suffix});
-  let m = f32(p.m{suffix});
+  let m = {m};
 {region}  {PLACES[coordinates]}
 }}"""
     return text, params

@@ -37,6 +37,13 @@ def _divided(what: str, size: Dim, by: int) -> Dim:
     return D.floordiv(size, by)
 
 
+def _is_dcr(n: Node) -> bool:
+    mode = n.attr("mode", "DCR")
+    if mode not in ("DCR", "CRD"):
+        raise UnsupportedOp(f"mode {mode!r}")
+    return bool(mode == "DCR")
+
+
 def _depth_to_space_shape(n: Node) -> list[Info]:
     batch, channels, height, width, block = _nchw(n)
     shape = (batch, _divided("channels", channels, block * block), D.mul(height, block), D.mul(width, block))
@@ -60,18 +67,18 @@ def depth_to_space(n: Node, b: Builder) -> None:
     batch, channels, height, width, s = _nchw(n)
     depth = D.floordiv(channels, s * s)
     b.check(D.eq(D.mod(channels, s * s), 0), f"DepthToSpace: {channels} channels are not divisible by {s * s}")
-    mode = n.attr("mode", "DCR")
-    if mode not in ("DCR", "CRD"):
-        raise UnsupportedOp(f"mode {mode!r}")
-    split = (s, s, depth) if mode == "DCR" else (depth, s, s)
-    perm = (0, 3, 4, 1, 5, 2) if mode == "DCR" else (0, 1, 4, 2, 5, 3)
+    dcr = _is_dcr(n)
+    split = (s, s, depth) if dcr else (depth, s, s)
+    perm = (0, 3, 4, 1, 5, 2) if dcr else (0, 1, 4, 2, 5, 3)
     move(b, n.output(), n.input(0), View.of((batch, *split, height, width)).permute(perm), "depth_to_space")
 
 
 @op("SpaceToDepth", shape=_space_to_depth_shape)
 def space_to_depth(n: Node, b: Builder) -> None:
+    """DCR joins (block, block, depth) to the channels, CRD (depth, block, block)."""
     batch, channels, height, width, s = _nchw(n)
     for what, size in (("rows", height), ("columns", width)):
         b.check(D.eq(D.mod(size, s), 0), f"SpaceToDepth: {size} {what} are not divisible by {s}")
     split = (batch, channels, D.floordiv(height, s), s, D.floordiv(width, s), s)
-    move(b, n.output(), n.input(0), View.of(split).permute((0, 3, 5, 1, 2, 4)), "space_to_depth")
+    perm = (0, 3, 5, 1, 2, 4) if _is_dcr(n) else (0, 1, 3, 5, 2, 4)
+    move(b, n.output(), n.input(0), View.of(split).permute(perm), "space_to_depth")
