@@ -17,9 +17,10 @@ fn f32_log(v: f32) -> f32 {
   if (v < 1.1754944e-38) { return log(f32(bitcast<u32>(v))) - 103.27892990343185; }
   return log(v);
 }
-// log(1 + v): the factor repairs what 1 + v loses (HP-15C Advanced Functions Handbook).
+// log(1 + v), near 0 by the series of 2·atanh(v / (2 + v)).
 fn f32_log1p(v: f32) -> f32 {
-  let w = 1.0 + v;
-  if (w == 1.0 || is_inf(w)) { return v; }
-  return f32_log(w) * (v / (w - 1.0));
+  if (abs(v) > 0.4) { return f32_log(1.0 + v); }
+  let s = v / (2.0 + v);
+  let z = s * s;
+  return s * (2.0 + z * (0.6666666667 + z * (0.4 + z * (0.2857142857 + z * 0.2222222222))));
 }

@@ -13,15 +13,15 @@ from webrt.ops.elementwise import Formula, launch, pick, same_type
 _COMBINE: dict[str, tuple[int, dict[str, str], tuple[str, ...]]] = {
     **{
         m.capitalize(): (
-            8,
+            6,
             {"f": m + "_nan({}, {})", "i": m + "({}, {})", "u": m + "({}, {})", "l": "i64_" + m + "({}, {})",
              "m": "u64_" + m + "({}, {})"},
             ("nan",),
         )
         for m in ("max", "min")
     },
-    "Sum": (8, {"f": "{} + {}"}, ()),
-    "Mean": (8, {"f": "{} + {}"}, ()),
+    "Sum": (6, {"f": "{} + {}"}, ()),
+    "Mean": (6, {"f": "{} + {}"}, ()),
 }  # fmt: skip
 
 
