@@ -2,8 +2,8 @@
 //! params n length epsilon
 //! consts CENTRED LANES
 //! types V
-//! fns across_sum affine
-//! use index
+//! fns affine
+//! use index nan
 
 // One invocation per row of p.length units V (f32 or vec4<f32>): mean, mean square of what is left, scaled values.
 @compute @workgroup_size(64)

@@ -102,10 +102,10 @@ def quantize_linear(n: Node, b: Builder) -> None:
     precision = dtype_of(n.attr("precision", 0) or (n.input(1).dtype or T.F32).code)
     s = _source(n)
     text, use = _ROUNDED.get(precision, ("{}", ()))
-    quotient = text.format(f"(f32(load_x(i)) / {s.scale})")
+    quotient = text.format(f"f32_div(f32(load_x(i)), {s.scale})")
     b.map(
         out, f"return Out(quantize({quotient}, {s.zero}));", reads={"x": x, **s.reads},
-        params={**s.params, **_range(out.dtype)}, fns=[*s.fns, _QUANTIZE], use=(*use, "nan"), name="quantize",
+        params={**s.params, **_range(out.dtype)}, fns=[*s.fns, _QUANTIZE], use=(*use, "nan", "divide"), name="quantize",
     )  # fmt: skip
 
 
@@ -158,15 +158,15 @@ def dynamic_quantize_linear(n: Node, b: Builder) -> None:
     scale = n.output(1) if n.wants(1) else b.temp(T.F32, ())
     zero = n.output(2) if n.wants(2) else b.temp(T.U8, ())
     b.map(
-        scale, "let width = load_high(0u) - load_low(0u);\nreturn select(width / 255.0, 1.0, width == 0.0);",
-        reads={"low": low, "high": high}, name="dynamic_scale",
+        scale, "let width = load_high(0u) - load_low(0u);\nreturn select(f32_div(width, 255.0), 1.0, width == 0.0);",
+        reads={"low": low, "high": high}, use=("divide",), name="dynamic_scale",
     )  # fmt: skip
     b.map(
-        zero, "return u32(round(clamp(-load_low(0u) / load_scale(0u), 0.0, 255.0)));",
-        reads={"low": low, "scale": scale}, name="dynamic_zero",
+        zero, "return u32(round(clamp(f32_div(-load_low(0u), load_scale(0u)), 0.0, 255.0)));",
+        reads={"low": low, "scale": scale}, use=("divide",), name="dynamic_zero",
     )  # fmt: skip
     b.map(
-        n.output(), "return u32(quantize(load_x(i) / load_scale(0u), i32(load_zero(0u))));",
-        reads={"x": x, "scale": scale, "zero": zero}, params=_range(T.U8), fns=[_QUANTIZE], use=("nan",),
+        n.output(), "return u32(quantize(f32_div(load_x(i), load_scale(0u)), i32(load_zero(0u))));",
+        reads={"x": x, "scale": scale, "zero": zero}, params=_range(T.U8), fns=[_QUANTIZE], use=("nan", "divide"),
         name="dynamic_quantize",
     )  # fmt: skip

@@ -167,10 +167,10 @@ def row_tops(b: Builder, x: Value, rows: Rows) -> Value:
 
 def row_sums(
     b: Builder, x: Value, rows: Rows, term: str, finish: str, *, out: Value | None = None, context: Value | None = None,
-    params: Mapping[str, Dim | float] | None = None, name: str,
+    params: Mapping[str, Dim | float] | None = None, use: tuple[str, ...] = (), name: str,
 ) -> Value:  # fmt: skip
     """The f32 sum of `term` (over element `v` and context `c`) of each row, through `finish` (over the sum `a`)."""
     out = out or b.temp(T.F32, (rows.count,))
-    fold = replace(sum_fold(T.F32, term), finish=finish, params=params or {})
+    fold = replace(sum_fold(T.F32, term), finish=finish, params=params or {}, use=use)
     fold_rows(b, out, x, rows, fold, context=context, name=name)
     return out

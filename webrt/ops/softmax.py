@@ -16,16 +16,8 @@ from webrt.ops.argminmax import arg_rows
 from webrt.ops.reduce import extreme, row_sums
 from webrt.ops.rows import Rows, fold_rows, split
 
-ACROSS = {
-    1: ("fn across_max(v: V) -> f32 { return v; }", "fn across_sum(v: V) -> f32 { return v; }"),
-    4: (
-        "fn across_max(v: V) -> f32 { return max(max(v.x, v.y), max(v.z, v.w)); }",
-        "fn across_sum(v: V) -> f32 { return (v.x + v.y) + (v.z + v.w); }",
-    ),
-}
-"""The largest and the sum of a unit of 1 or 4 elements."""
-
 UNIT = {1: "f32", 4: "vec4<f32>"}
+"""The type of a unit of 1 or 4 elements; shaders/lib/unit1.wgsl and unit4.wgsl work on it."""
 
 
 def _rows(n: Node) -> Rows:
@@ -46,7 +38,7 @@ def softmax_rows(b: Builder, out: Value, x: Value, rows: Rows, *, log: bool = Fa
     if x.dtype == out.dtype == T.F32 and rows.contiguous and split(rows.count, rows.length) is None:
         vec = rows.vec(x)
         variant = Variant(
-            "softmax_rows", grid(rows.count), consts={"LOG": log}, types={"V": UNIT[vec]}, fns=ACROSS[vec],
+            "softmax_rows", grid(rows.count), consts={"LOG": log}, types={"V": UNIT[vec]}, use=(f"unit{vec}",),
             vec={"x": vec, "out": vec},
         )  # fmt: skip
         params = {"n": rows.count, "length": D.floordiv(rows.length, vec), "lowest": -math.inf}
@@ -54,7 +46,8 @@ def softmax_rows(b: Builder, out: Value, x: Value, rows: Rows, *, log: bool = Fa
         return
     top = b.temp(T.F32, (rows.count,))
     fold_rows(b, top, x, rows, extreme(T.F32, True), name="row_max")
-    total = row_sums(b, x, rows, "exp(v - c)", "log(a)" if log else "a", context=top, name="row_exp_sum")
+    finish = f"select({'log(a)' if log else 'a'}, f32_nan(), is_nan(c) || is_inf(c))"
+    total = row_sums(b, x, rows, "exp(v - c)", finish, context=top, use=("nan", "float"), name="row_exp_sum")
     value = "(v - load_top(r)) - load_total(r)" if log else "exp(v - load_top(r)) / load_total(r)"
     b.map(
         out,

@@ -14,7 +14,7 @@ from webrt.ir import Value
 from webrt.lowering import Builder, Variant, grid
 from webrt.ops.reduce import row_sums
 from webrt.ops.rows import Rows, split
-from webrt.ops.softmax import ACROSS, UNIT
+from webrt.ops.softmax import UNIT
 
 INVERSE_DEVIATION = "1.0 / sqrt(a / f32(p.length) + bitcast<f32>(p.epsilon))"
 
@@ -97,7 +97,7 @@ def _row_kernel(
     text = "v" + (" * scale[k]" if scale else "") + (" + bias[k]" if bias else "")
     variant = Variant(
         "norm_rows", grid(rows.count), consts={"CENTRED": centred, "LANES": vec}, types={"V": UNIT[vec]},
-        fns=[ACROSS[vec][1], f"fn affine(v: V, k: u32) -> V {{ return {text}; }}"],
+        use=(f"unit{vec}",), fns=[f"fn affine(v: V, k: u32) -> V {{ return {text}; }}"],
         vec=dict.fromkeys((*reads, "out"), vec),
     )  # fmt: skip
     params = {"n": rows.count, "length": D.floordiv(rows.length, vec), "epsilon": epsilon}
