@@ -4,18 +4,16 @@ from __future__ import annotations
 
 import contextlib
 import os
-import re
 import threading
 from collections.abc import Iterator, Mapping, Sequence
-from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from typing import Any
 
-from webrt import wgsl
-from webrt.errors import DeviceError, DeviceLost, KernelError, NoAdapter, OutOfMemory, TargetError
+from webrt.errors import DeviceError, DeviceLost, NoAdapter, OutOfMemory, TargetError
 from webrt.plan import Bytes, Kernel
 from webrt.runtime import adapter as adapters
 from webrt.runtime.device import BindGroup, Buffer, Command, Counters, Launch, Layout, Pipeline, Range, padded
+from webrt.runtime.pipelines import Pipelines
 from webrt.runtime.staging import Staging
 
 FLUSH_BYTES = 64 << 20
@@ -29,15 +27,6 @@ class NativeBuffer:
     handle: Any
     nbytes: int
     label: str
-
-
-@dataclass(frozen=True, eq=False, slots=True)
-class NativePipeline:
-    """A compute pipeline, the layout of its bind group, and the group's first binding."""
-
-    handle: Any
-    group: Any
-    first: int
 
 
 class NativeDevice:
@@ -70,8 +59,7 @@ class NativeDevice:
         self.counters = Counters()
         self.lost = False
         self._lock = threading.RLock()
-        self._pipeline_lock = threading.Lock()
-        self._pipelines: dict[tuple[str, Layout], NativePipeline] = {}
+        self._pipelines = Pipelines(self._device, wgpu.ShaderStage.COMPUTE, self._errors)
         self._staging = Staging(self._alloc_staging, self.free, self.target.limit("maxBufferSize"))
         self._unsubmitted = 0
 
@@ -106,18 +94,10 @@ class NativeDevice:
         return self.submit((), ranges)
 
     def pipelines(self, wanted: Sequence[tuple[Kernel, Layout]]) -> list[Pipeline]:
-        keys = [(wgsl.dialect(k, tint=False), layout) for k, layout in wanted]
-        with self._pipeline_lock:
-            missing = {key: k for key, (k, _) in zip(keys, wanted) if key not in self._pipelines}
-            if missing:
-                with self._errors("pipelines"):
-                    groups = {layout: self._group_layout(layout) for layout in {layout for _, layout in missing}}
-                with ThreadPoolExecutor(min(len(missing), os.cpu_count() or 1)) as pool:
-                    jobs = [(k, text, groups[layout], layout) for (text, layout), k in missing.items()]
-                    made = list(pool.map(lambda job: self._make_pipeline(*job), jobs))
-                self._pipelines.update(zip(missing, made))
-                self.counters.pipelines += len(made)
-            return [self._pipelines[key] for key in keys]
+        found, made = self._pipelines.get(wanted)
+        with self._lock:
+            self.counters.pipelines += made
+        return list(found)
 
     def bind(self, pipeline: Pipeline, ranges: Sequence[Range]) -> BindGroup:
         entries = [
@@ -171,28 +151,6 @@ class NativeDevice:
             self.counters.created += 1
             self.counters.bytes += nbytes
         return NativeBuffer(handle, nbytes, label)
-
-    def _group_layout(self, layout: Layout) -> Any:
-        kinds = ["uniform"] if layout.params else []
-        kinds += ["read-only-storage" if a == "r" else "storage" for a in layout.access]
-        first = 0 if layout.params else 1
-        visibility = self._wgpu.ShaderStage.COMPUTE
-        entries = [{"binding": i, "visibility": visibility, "buffer": {"type": k}} for i, k in enumerate(kinds, first)]
-        return self._device.create_bind_group_layout(entries=entries)
-
-    def _make_pipeline(self, kernel: Kernel, text: str, group: Any, layout: Layout) -> NativePipeline:
-        try:
-            with self._errors(f"the kernel {kernel.name!r}"):
-                module = self._device.create_shader_module(label=kernel.name, code=text)
-                whole = self._device.create_pipeline_layout(bind_group_layouts=[group])
-                handle = self._device.create_compute_pipeline(
-                    label=kernel.name, layout=whole, compute={"module": module, "entry_point": "main"}
-                )
-        except (DeviceLost, OutOfMemory):
-            raise
-        except DeviceError as e:
-            raise _kernel_error(kernel, text, str(e.__cause__ or e)) from e
-        return NativePipeline(handle, group, 0 if layout.params else 1)
 
     def _alloc_staging(self, nbytes: int) -> NativeBuffer:
         usage = self._wgpu.BufferUsage
@@ -284,11 +242,3 @@ def _handle(buffer: Buffer | None) -> Any:
 def _place(r: Range) -> int:
     """Bytes that a range takes in the read-back buffer: mappings start at multiples of 8."""
     return -(-r.nbytes // 8) * 8
-
-
-def _kernel_error(kernel: Kernel, text: str, message: str) -> KernelError:
-    found = re.search(r"wgsl:(\d+)", message)
-    numbered = wgsl.excerpt(text, int(found[1])) if found else wgsl.excerpt(text, 1)
-    error = KernelError(f"the device refused the kernel {kernel.name!r}:\n{message.strip()}\n{numbered}")
-    error.kernel = kernel.hash
-    return error

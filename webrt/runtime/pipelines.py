@@ -1,0 +1,88 @@
+"""Compute pipelines of a wgpu device, kept by text and made in parallel."""
+
+from __future__ import annotations
+
+import os
+import re
+import threading
+from collections.abc import Callable, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import AbstractContextManager
+from dataclasses import dataclass
+from typing import Any, TypeAlias
+
+from webrt import wgsl
+from webrt.errors import DeviceError, DeviceLost, KernelError, OutOfMemory
+from webrt.plan import Kernel
+from webrt.runtime.device import Layout
+
+Guard: TypeAlias = Callable[[str], AbstractContextManager[None]]
+"""Turns wgpu's errors within its block into webrt's; takes what was asked for."""
+
+
+@dataclass(frozen=True, eq=False, slots=True)
+class NativePipeline:
+    """A compute pipeline, the layout of its bind group, and the group's first binding."""
+
+    handle: Any
+    group: Any
+    first: int
+
+
+class Pipelines:
+    """Pipelines by WGSL text and layout: a plan's own names and hashes are not trusted. May be used by any thread."""
+
+    def __init__(self, device: Any, stage: int, guard: Guard) -> None:
+        """`device` is wgpu's; `stage` its flag for the compute stage."""
+        self._device, self._stage, self._guard = device, stage, guard
+        self._lock = threading.Lock()
+        self._kept: dict[tuple[str, Layout], NativePipeline] = {}
+
+    def get(self, wanted: Sequence[tuple[Kernel, Layout]]) -> tuple[list[NativePipeline], int]:
+        """One pipeline for each kernel, and how many were made for that. Raises KernelError."""
+        keys = [(wgsl.dialect(k, tint=False), layout) for k, layout in wanted]
+        with self._lock:
+            missing = {key: k for key, (k, _) in zip(keys, wanted) if key not in self._kept}
+            if missing:
+                with self._guard("pipelines"):
+                    groups = {layout: self._group(layout) for layout in {layout for _, layout in missing}}
+                with ThreadPoolExecutor(min(len(missing), os.cpu_count() or 1)) as pool:
+                    jobs = [pool.submit(self._make, k, text, groups[lay], lay) for (text, lay), k in missing.items()]
+                self._kept.update(zip(missing, [job.result() for job in jobs]))
+            return [self._kept[key] for key in keys], len(missing)
+
+    def clear(self) -> None:
+        """Forgets all."""
+        with self._lock:
+            self._kept.clear()
+
+    def _group(self, layout: Layout) -> Any:
+        kinds = ["uniform"] if layout.params else []
+        kinds += ["read-only-storage" if a == "r" else "storage" for a in layout.access]
+        first = 0 if layout.params else 1
+        entries = [
+            {"binding": i, "visibility": self._stage, "buffer": {"type": kind}} for i, kind in enumerate(kinds, first)
+        ]
+        return self._device.create_bind_group_layout(entries=entries)
+
+    def _make(self, kernel: Kernel, text: str, group: Any, layout: Layout) -> NativePipeline:
+        try:
+            with self._guard(f"the kernel {kernel.name!r}"):
+                module = self._device.create_shader_module(label=kernel.name, code=text)
+                whole = self._device.create_pipeline_layout(bind_group_layouts=[group])
+                handle = self._device.create_compute_pipeline(
+                    label=kernel.name, layout=whole, compute={"module": module, "entry_point": "main"}
+                )
+        except (DeviceLost, OutOfMemory):
+            raise
+        except DeviceError as e:
+            raise _refused(kernel, text, str(e.__cause__ or e)) from e
+        return NativePipeline(handle, group, 0 if layout.params else 1)
+
+
+def _refused(kernel: Kernel, text: str, message: str) -> KernelError:
+    found = re.search(r"wgsl:(\d+)", message)
+    numbered = wgsl.excerpt(text, int(found[1]) if found else 1)
+    error = KernelError(f"the device refused the kernel {kernel.name!r}:\n{message.strip()}\n{numbered}")
+    error.kernel = kernel.hash
+    return error
