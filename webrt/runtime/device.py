@@ -76,14 +76,14 @@ class Counters:
     read: int = 0
 
 
-class Device(Protocol):
-    """A device. All methods may be called from any thread.
+class DeviceMemory(Protocol):
+    """The part of a device that tensors need. Everything may raise DeviceLost; `alloc` OutOfMemory and TargetError."""
 
-    Everything may raise DeviceLost; `alloc` OutOfMemory and TargetError; `pipelines` KernelError.
-    """
+    @property
+    def target(self) -> Target: ...
 
-    target: Target
-    counters: Counters
+    @property
+    def counters(self) -> Counters: ...
 
     def alloc(self, nbytes: int, label: str, *, uniform: bool = False) -> Buffer:
         """A buffer of zeros; `nbytes` is rounded up to a multiple of 16, at least 16."""
@@ -97,6 +97,13 @@ class Device(Protocol):
     def read(self, ranges: Sequence[Range]) -> list[memoryview]:
         """The bytes of each range, after all that was submitted, in one round trip. The views are writable copies."""
 
+    def close(self) -> None:
+        """Gives everything back; every later call raises DeviceLost."""
+
+
+class Device(DeviceMemory, Protocol):
+    """A device. All methods may be called from any thread; `pipelines` may raise KernelError."""
+
     def pipelines(self, wanted: Sequence[tuple[Kernel, Layout]]) -> list[Pipeline]:
         """One pipeline for each kernel; those that exist are taken, the others made in parallel."""
 
@@ -105,9 +112,6 @@ class Device(Protocol):
 
     def submit(self, commands: Sequence[Command], reads: Sequence[Range] = ()) -> list[memoryview]:
         """Runs the commands in order in one submit; waits for them only where `reads` are asked for."""
-
-    def close(self) -> None:
-        """Gives everything back; every later call raises DeviceLost."""
 
 
 class HostNode(Protocol):

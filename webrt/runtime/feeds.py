@@ -10,7 +10,7 @@ from webrt.dtypes import BY_NAME
 from webrt.errors import InputError, UnsupportedType
 from webrt.plan import Plan, ValueInfo
 from webrt.runtime import tensor as T
-from webrt.runtime.device import Device
+from webrt.runtime.device import DeviceMemory
 from webrt.runtime.sizes import Sizes, declared
 from webrt.runtime.tensor import HostValue, Tensor
 
@@ -24,7 +24,7 @@ class Feeds:
     down: int = 0
 
 
-def take(plan: Plan, device: Device, given: Mapping[str, Any], sizes: Sizes) -> Feeds:
+def take(plan: Plan, device: DeviceMemory, given: Mapping[str, Any], sizes: Sizes) -> Feeds:
     """Raises InputError for a feed that is missing, extra, or of another type or shape; it names the expected ones."""
     _check_names(plan, given)
     feeds = Feeds()
@@ -55,7 +55,7 @@ def choose_locations(outputs: Sequence[ValueInfo], location: str | Mapping[str, 
     return out
 
 
-def _take_one(plan: Plan, device: Device, info: ValueInfo, value: Any, sizes: Sizes, feeds: Feeds) -> None:
+def _take_one(plan: Plan, device: DeviceMemory, info: ValueInfo, value: Any, sizes: Sizes, feeds: Feeds) -> None:
     def refuse(what: str) -> InputError:
         return InputError(f"input {info.name!r}: {what}; expected is {declared(plan, info)}")
 

@@ -9,7 +9,7 @@ from typing import Any, TypeAlias
 from webrt.dtypes import BF16, BOOL, BY_NAME, STRING, DType
 from webrt.errors import DeviceError, InputError, UnsupportedType
 from webrt.plan import Bytes
-from webrt.runtime.device import Buffer, Device, Range, padded
+from webrt.runtime.device import Buffer, DeviceMemory, Range, padded
 
 Array: TypeAlias = Any
 HostValue: TypeAlias = Any
@@ -23,12 +23,12 @@ _ML_DTYPES = {"float4e2m1": "float4_e2m1fn", "float8e8m0": "float8_e8m0fnu"}
 class Tensor:
     """A tensor in device memory. It owns its buffer: `close()`, the end of a `with` block, or its last use frees it."""
 
-    def __init__(self, device: Device, buffer: Buffer, dtype: DType, shape: Sequence[int]) -> None:
+    def __init__(self, device: DeviceMemory, buffer: Buffer, dtype: DType, shape: Sequence[int]) -> None:
         self.device, self.dtype, self.shape = device, dtype, tuple(shape)
         self._buffer: Buffer | None = buffer
 
     @classmethod
-    def from_numpy(cls, array: Array, device: Device) -> Tensor:
+    def from_numpy(cls, array: Array, device: DeviceMemory) -> Tensor:
         """A copy of a host array on `device`. Raises UnsupportedType for types that devices do not hold."""
         values = _to_array(array)
         tensor = cls.empty(_device_dtype(dtype_name(values)), values.shape, device)
@@ -36,7 +36,7 @@ class Tensor:
         return tensor
 
     @classmethod
-    def empty(cls, dtype: DType, shape: Sequence[int], device: Device) -> Tensor:
+    def empty(cls, dtype: DType, shape: Sequence[int], device: DeviceMemory) -> Tensor:
         """A tensor of zeros."""
         nbytes = dtype.nbytes(math.prod(shape))
         return cls(device, device.alloc(nbytes, "tensor"), dtype, shape)
@@ -79,7 +79,7 @@ class Tensor:
         return f"Tensor({self.dtype}[{','.join(map(str, self.shape))}] on {where})"
 
 
-def upload(device: Device, buffer: Buffer, data: Bytes, offset: int = 0) -> None:
+def upload(device: DeviceMemory, buffer: Buffer, data: Bytes, offset: int = 0) -> None:
     """Writes a tensor's bytes, followed by zeros up to a multiple of 16."""
     view = memoryview(data).cast("B")
     whole = len(view) & ~15
