@@ -272,6 +272,8 @@ def test_sequences_and_strings_stay_on_the_host() -> None:
         assert [a.type for a in session.get_outputs()] == ["seq(tensor(float))", "tensor(string)"]
         q, t = session.run(None, {"x": X[0], "s": np.array(["a", "b", "c"])})
         assert [v.tolist() for v in q] == [X[0].tolist()] * 2 and t.tolist() == ["a", "b", "c"]
+        (t,) = session.run(["t"], {"x": X[0], "s": np.array([b"a", "é".encode(), b"c"])})
+        assert t.tolist() == ["a", "é", "c"]
 
 
 @pytest.mark.parametrize(

@@ -10,7 +10,7 @@ from collections.abc import Iterator
 import pytest
 
 from tests.kernels.harness import device as shared_device
-from webrt.errors import DeviceError, DeviceLost, KernelError, NoAdapter, TargetError
+from webrt.errors import DeviceError, DeviceLost, KernelError, NoAdapter, OutOfMemory, TargetError
 from webrt.plan import Kernel
 from webrt.runtime.adapter import describe
 from webrt.runtime.device import Launch, Layout, Range, Transfer
@@ -126,6 +126,31 @@ def test_a_closed_device_is_lost() -> None:
         device.alloc(16, "b")
     device.free(buffer)
     assert device.counters.buffers == 0
+
+
+@pytest.mark.parametrize(
+    ("error", "message", "expected", "lost"),
+    [
+        ("GPUOutOfMemoryError", "Not enough memory left", OutOfMemory, False),
+        ("GPUValidationError", "Parent device is lost", DeviceLost, True),
+        ("GPUInternalError", "something else", DeviceError, False),
+    ],
+)
+def test_errors_of_wgpu_become_ours(
+    monkeypatch: pytest.MonkeyPatch, error: str, message: str, expected: type[Exception], lost: bool
+) -> None:
+    import wgpu
+
+    def refuse(**options: object) -> None:
+        raise getattr(wgpu, error)(message)
+
+    device = NativeDevice()
+    monkeypatch.setattr(device._device, "create_buffer", refuse)
+    with pytest.raises(expected, match="weights, 1024 bytes"):
+        device.alloc(1000 + 24, "weights")
+    assert device.lost == lost and device.counters.buffers == 0
+    device.lost = False
+    device.close()
 
 
 def test_no_adapter_says_which_there_are(monkeypatch: pytest.MonkeyPatch) -> None:

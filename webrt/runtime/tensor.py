@@ -105,7 +105,7 @@ def host_value(name: str, value: HostValue, dtype: str) -> HostValue:
     if have != dtype:
         raise InputError(f"input {name!r} is {have}; {dtype} is expected: use .astype")
     if dtype == "string" and array.dtype.kind != "O":
-        return array.astype(object)
+        return _texts(array)
     return array if array.dtype.isnative else array.astype(array.dtype.newbyteorder("="))
 
 
@@ -192,6 +192,13 @@ def _to_array(value: Any) -> Array:
     import numpy as np
 
     return np.asarray(value)
+
+
+def _texts(array: Array) -> Array:
+    """Arrays of fixed-width text or UTF-8 bytes as arrays of str."""
+    import numpy as np
+
+    return (np.char.decode(array, "utf-8") if array.dtype.kind == "S" else array).astype(object)
 
 
 def _from_list(name: str, value: list[Any], dtype: str) -> Array:
