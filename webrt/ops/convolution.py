@@ -94,9 +94,8 @@ def _pointwise(b: Builder, c: Convolution) -> None:
         epilogue = epilogue.following(f"v + load_bias({at})", bias=c.bias)
     outs, channels = c.out_channels, c.channels
     if one_pixel:
-        const = None if c.w.const is None else c.w.const.reshape(outs, channels)
-        weights = replace(c.w, shape=(outs, channels), const=const)
-        product(b, Product(c.batches, outs, channels), c.x, transposed(b, weights), c.out, epilogue, "conv_1x1")
+        weights = transposed(b, c.w, (outs, channels))
+        product(b, Product(c.batches, outs, channels), c.x, weights, c.out, epilogue, "conv_1x1")
         return
     s = Product(outs, c.plane, channels, (c.batches,), (1,), (c.batches,))
     product(b, s, c.w, c.x, c.out, epilogue, "conv_1x1")

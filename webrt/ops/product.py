@@ -15,7 +15,7 @@ from webrt.dims import Dim
 from webrt.dtypes import DType
 from webrt.errors import UnsupportedOp, UnsupportedType
 from webrt.ir import Value
-from webrt.lowering import MAX_ITERATIONS, Builder, Variant, grid, strides
+from webrt.lowering import MAX_ITERATIONS, Builder, Shape, Variant, grid, strides
 from webrt.ops.vectors import (
     IDENTITY,
     Epilogue,
@@ -72,11 +72,11 @@ def product(
     finish(b, written, out, name)
 
 
-def transposed(b: Builder, v: Value) -> Value:
-    """The value with its last two axes exchanged: a constant, or a temporary that a dispatch fills."""
-    *lead, rows, columns = v.known_shape
+def transposed(b: Builder, v: Value, shape: Shape | None = None) -> Value:
+    """The value (seen as `shape`) with its last two axes exchanged: a constant, or a temporary that a dispatch fills."""
+    *lead, rows, columns = shape or v.known_shape
     if v.const is not None:
-        return b.constant(np.swapaxes(v.const, -1, -2), v.dtype)
+        return b.constant(np.swapaxes(v.const.reshape(shape or v.const.shape), -1, -2), v.dtype)
     out = b.temp(kind(v), (*lead, columns, rows))
     row = "i / (p.rows * p.columns) * p.rows + i % p.rows"
     element = f"let row = {row}; return load_v(row * p.columns + i / p.rows % p.columns);"

@@ -1,0 +1,152 @@
+"""AveragePool, MaxPool and LpPool over any number of spatial axes: one invocation walks one window."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+
+from webrt import dtypes as T
+from webrt.dtypes import DType
+from webrt.errors import InvalidModel, ShapeError, UnsupportedOp
+from webrt.ir import Node
+from webrt.lowering import MAX_ITERATIONS, Builder, Info, op, require
+from webrt.ops.taps import tap_params
+from webrt.ops.vectors import kind
+from webrt.ops.windows import Axis, check_fit, windows
+
+_LOWEST = {
+    T.F32: "-3.4028234663852886e38",
+    T.F16: "-65504.0",
+    T.BF16: "-3.3895313892515355e38",
+    T.I8: "-128",
+    T.U8: "0u",
+}
+
+
+def pool_axes(n: Node) -> list[Axis]:
+    """The windows of a pool's node; raises ShapeError for a kernel_shape of another rank."""
+    spatial = n.input(0).known_shape[2:]
+    kernel = [int(k) for k in n.attr("kernel_shape") or []]
+    if not spatial or len(kernel) != len(spatial):
+        raise ShapeError(f"kernel_shape has {len(kernel)} integers, the input {len(spatial)} spatial axes")
+    return windows(n, spatial, kernel)
+
+
+def pool_shape(n: Node) -> list[Info]:
+    x = n.input(0)
+    shape = None if x.shape is None else (*x.shape[:2], *(a.out for a in pool_axes(n)))
+    return [(x.dtype, shape), (T.I64, shape)][: len(n.outputs)]
+
+
+def power(v: str, p: int) -> str:
+    """|v|^p as WGSL; raises InvalidModel for a p below 1."""
+    if p < 1:
+        raise InvalidModel(f"p is {p}, it has to be positive")
+    magnitude = f"abs({v})"
+    return " * ".join([magnitude] * p) if p <= 4 else f"select(pow({magnitude}, {p}.0), 0.0, {v} == 0.0)"
+
+
+def root(v: str, p: int) -> str:
+    """v^(1/p) as WGSL for v ≥ 0."""
+    if p <= 2:
+        return v if p == 1 else f"sqrt({v})"
+    return f"select(pow({v}, {1.0 / p!r}), 0.0, {v} == 0.0)"
+
+
+def walk(axes: Sequence[Axis], visit: str) -> str:
+    """Statements that run `visit` for each element of output i's window that is no padding.
+
+    There `at` is the element's index, `local` its index in its plane, and `x_k` its place along axis k. Before the
+    loops `start_k` is where the window starts along axis k.
+    """
+    rank = len(axes)
+    lines = ["var rest = i;"]
+    for k in reversed(range(rank)):
+        lines.append(f"let start_{k} = i32(rest % p.out_{k} * p.stride_{k} - p.pad_{k}); rest /= p.out_{k};")
+    lines.append("let plane = rest * " + " * ".join(f"p.size_{k}" for k in range(rank)) + ";")
+    for k in range(rank):
+        above = f"line_{k - 1} * p.size_{k} + " if k else ""
+        lines += [
+            f"for (var tap_{k} = 0u; tap_{k} < p.kernel_{k}; tap_{k}++) {{",
+            f"let x_{k} = start_{k} + i32(tap_{k} * p.dilation_{k});",
+            f"if (x_{k} < 0 || x_{k} >= i32(p.size_{k})) {{ continue; }}",
+            f"let line_{k} = {above}u32(x_{k});",
+        ]
+    lines.append(f"let local = line_{rank - 1}; let at = plane + local; {visit}")
+    return "\n".join([*lines, *("}" for _ in range(rank))])
+
+
+def _check(b: Builder, axes: Sequence[Axis], dtype: DType) -> None:
+    check_fit(b, axes)
+    taps = math.prod(a.kernel for a in axes)
+    if 2 * taps * dtype.per_word > MAX_ITERATIONS:
+        raise UnsupportedOp(f"a window of {taps} elements in one invocation")
+
+
+@op("MaxPool", shape=pool_shape)
+def max_pool(n: Node, b: Builder) -> None:
+    x = n.input(0)
+    require([x], *_LOWEST)
+    axes = pool_axes(n)
+    _check(b, axes, kind(x))
+    keep = "let v = load_x(at); if (!found || v > best) { best = v; place = PLACE; found = true; }"
+    place = _column_major(len(axes)) if n.attr("storage_order", 0) else "at"
+    head = f"var best = X({_LOWEST[kind(x)]}); var place = 0u; var found = false;"
+    text = f"{head}\n{walk(axes, keep.replace('PLACE', place))}\nreturn "
+    params = tap_params(axes)
+    if n.wants(0):
+        b.map(n.output(0), text + "best;", reads={"x": x}, params=params, name="max_pool")
+    if n.wants(1):
+        b.map(n.output(1), text + "i64_from_u32(place);", reads={"x": x}, params=params, name="max_pool_indices")
+
+
+def _column_major(rank: int) -> str:
+    """A window element's index where the first spatial axis runs fastest."""
+    out = "u32(x_0)"
+    unit = "p.size_0"
+    for k in range(1, rank):
+        out += f" + u32(x_{k}) * {unit}"
+        unit += f" * p.size_{k}"
+    return f"plane + {out}"
+
+
+@op("AveragePool", since=7, shape=pool_shape)
+def average_pool(n: Node, b: Builder) -> None:
+    x = n.input(0)
+    require([x], *T.FLOATS)
+    axes = pool_axes(n)
+    _check(b, axes, kind(x))
+    params, name = tap_params(axes), "average_pool"
+    text = f"var sum = 0.0; var count = 0u;\n{walk(axes, 'sum += load_x(at); count += 1u;')}"
+    if n.attr("count_include_pad", 0):
+        params |= {f"after_{k}": a.after for k, a in enumerate(axes)}
+        text += "\ncount = " + " * ".join(f"inside(start_{k}, {_ends(k)})" for k in range(len(axes))) + ";"
+    b.map(
+        n.output(0),
+        f"{text}\nreturn sum / f32(max(count, 1u));",
+        reads={"x": x},
+        params=params,
+        fns=[_INSIDE],
+        name=name,
+    )
+
+
+_INSIDE = """fn inside(start: i32, end: i32, kernel: u32, dilation: u32) -> u32 {
+  return min(kernel, u32(max(end - start + i32(dilation) - 1, 0)) / dilation);
+}"""
+
+
+def _ends(k: int) -> str:
+    """The arguments of `inside`, which counts the taps that lie in the input or its padding."""
+    return f"i32(p.size_{k} + p.after_{k}), p.kernel_{k}, p.dilation_{k}"
+
+
+@op("LpPool", since=2, shape=pool_shape)
+def lp_pool(n: Node, b: Builder) -> None:
+    x, p = n.input(0), int(n.attr("p", 2))
+    require([x], *T.FLOATS)
+    axes = pool_axes(n)
+    _check(b, axes, kind(x))
+    visit = f"let v = load_x(at); sum += {power('v', p)};"
+    text = f"var sum = 0.0;\n{walk(axes, visit)}\nreturn {root('sum', p)};"
+    b.map(n.output(0), text, reads={"x": x}, params=tap_params(axes), name="lp_pool")
