@@ -1,30 +1,46 @@
-"""The devices of this process: one for each set of options, shared by all sessions."""
+"""The devices of this process, shared by all sessions, and the session that fits each."""
 
 from __future__ import annotations
 
 import json
+import sys
 import threading
 from collections.abc import Mapping
-from typing import Any
+from typing import TYPE_CHECKING, Any, TypeAlias
 
 from webrt.errors import InputError
-from webrt.runtime.device import Device
+from webrt.plan import Plan
+from webrt.runtime.device import HostProvider
 from webrt.runtime.native import NativeDevice
+from webrt.runtime.null import NullDevice
+from webrt.runtime.session import Session
+
+if TYPE_CHECKING:
+    from webrt.runtime.browser import BrowserDevice, BrowserSession
+
+AnyDevice: TypeAlias = "NativeDevice | NullDevice | BrowserDevice"
+AnySession: TypeAlias = "Session | BrowserSession"
+
+IN_BROWSER = sys.platform == "emscripten"
 
 _open: dict[str, NativeDevice] = {}
 _lock = threading.Lock()
 
 
-def open_device(options: Mapping[str, Any]) -> Device:
-    """The native device for these options of the WebGPU provider; a new one where the last was lost.
+def open_device(options: Mapping[str, Any]) -> NativeDevice | BrowserDevice:
+    """The device for these options of the WebGPU provider; a new one where the last was lost. In a page, the page's.
 
     `power_preference`: "high-performance" (default) or "low-power"; `adapter`: a part of its name; `force_fallback`: a
     software adapter; `limits`: lower ones, by WebGPU's names. Raises NoAdapter, and InputError for a wrong value.
     """
-    key = json.dumps({k: dict(v) if isinstance(v, Mapping) else v for k, v in sorted(options.items())}, default=str)
     preference = options.get("power_preference", "high-performance")
     if preference not in ("high-performance", "low-power"):
         raise InputError(f'power_preference is "high-performance" or "low-power", not {preference!r}')
+    if IN_BROWSER:
+        from webrt.runtime import browser
+
+        return browser.open_device(options)
+    key = json.dumps({k: dict(v) if isinstance(v, Mapping) else v for k, v in sorted(options.items())}, default=str)
     with _lock:
         device = _open.get(key)
         if device is None or device.lost:
@@ -35,3 +51,20 @@ def open_device(options: Mapping[str, Any]) -> Device:
                 limits=options.get("limits"),
             )
         return device
+
+
+def open_session(plan: Plan, device: AnyDevice, host: HostProvider | None) -> AnySession:
+    """A session of the device's own kind. Raises what that kind raises."""
+    if isinstance(device, (NativeDevice, NullDevice)):
+        return Session(plan, device, host)
+    from webrt.runtime.browser import BrowserSession
+
+    return BrowserSession(plan, device, host)
+
+
+async def prepare() -> None:
+    """In a page: opens its device, so that `open_device` need not wait. Elsewhere it does nothing."""
+    if IN_BROWSER:
+        from webrt.runtime import browser
+
+        await browser.prepare()

@@ -49,7 +49,7 @@ class Session:
         self._closed = False
         self.lock = threading.RLock()
         self.resolver = Resolver(plan, device.target)
-        self.handles = _prepare(plan, host)
+        self.handles = prepare_host(plan, host)
         self.evaluated: dict[Key, list[int | None]] = {}
         self.replaceable = _replaceable(plan)
         self._frames: dict[Key, Frame] = {}
@@ -133,7 +133,8 @@ class Session:
             raise
 
 
-def _prepare(plan: Plan, host: HostProvider | None) -> dict[int, HostNode]:
+def prepare_host(plan: Plan, host: HostProvider | None) -> dict[int, HostNode]:
+    """The nodes of a plan's host steps, by step. Raises PlacementError where there are some and no provider."""
     steps = {i: s for i, s in enumerate(plan.steps) if isinstance(s, HostStep)}
     if steps and host is None:
         names = ", ".join(node_name(plan, s) for s in steps.values())

@@ -1,0 +1,80 @@
+/**
+ * What webrt/runtime/browser.py calls: a run is one crossing of the border, plus one per host segment. Tensors cross as
+ * lists [name, dtype, dims, data]: data are bytes, a GPUBuffer, or null for a value that Python has by that name.
+ */
+
+import { loadPlan, openDevice } from "../player.js";
+import { typed } from "./feeds.js";
+import { Gpu } from "./gpu.js";
+
+/** A device for Python: { device, gpu }. */
+export async function open() {
+  const device = await openDevice();
+  return { device, gpu: new Gpu(device) };
+}
+
+/** The device's Target as JSON. */
+export function describe({ device, gpu }) {
+  const info = device.adapterInfo ?? {};
+  const { vendor = "", architecture = "", subgroupMinSize = 0, subgroupMaxSize = 0 } = info;
+  const software = info.isFallbackAdapter || architecture === "swiftshader";
+  const limits = {};
+  for (const name in device.limits) limits[name] = device.limits[name];
+  return JSON.stringify({
+    name: gpu.target.name, kind: software ? "software" : "gpu", vendor, architecture, limits,
+    features: [...device.features], subgroup_sizes: [subgroupMinSize, subgroupMaxSize],
+  });
+}
+
+/** A session; `host(steps, tensors)` is Python's, or null. `file` are the plan's bytes. */
+export async function load(file, { device }, host, onProgress) {
+  const seen = new Set();
+  const call = async (steps, inputs) => {
+    const fetched = Object.entries(inputs).filter(([name]) => !seen.has(name));
+    const made = await host(steps, fetched.map(toWire));
+    return Object.fromEntries(made.map((tensor) => {
+      seen.add(tensor[0]);
+      return fromWire(tensor);
+    }));
+  };
+  const progress = (...line) => { if (onProgress) onProgress(...line); };
+  const session = await loadPlan(file, { device, host: host && call, onProgress: progress });
+  return { session, seen };
+}
+
+/** Runs once: [outputs as tensors, counters]. */
+export async function run({ session, seen }, tensors, outputs, location) {
+  seen.clear();
+  for (const [name] of tensors) seen.add(name);
+  const made = await session.run(Object.fromEntries(tensors.map(fromWire)), { outputs, location });
+  return [Object.entries(made).map(toWire), session.counters];
+}
+
+/** The bytes of GPUBuffers: [[buffer, offset, nbytes]]. */
+export async function read({ gpu }, ranges) {
+  const parts = ranges.map(([handle, offset, nbytes]) => ({ buffer: { handle }, offset, nbytes }));
+  return (await gpu.read(parts)).map((b) => new Uint8Array(b));
+}
+
+export function write({ gpu }, handle, offset, bytes) {
+  gpu.alive();
+  gpu.write({ handle }, offset, bytes);
+}
+
+function fromWire([name, dtype, dims, data]) {
+  if (data instanceof GPUBuffer) return [name, { buffer: data, dtype, dims }];
+  if (data === null || data === undefined) return [name, { dtype, dims, data: null }];
+  return [name, { dtype, dims, data: typed(dtype, aligned(data)) }];
+}
+
+function toWire([name, value]) {
+  const { dtype, dims, data } = value;
+  if (value.dispose) return [name, dtype, dims, value];
+  if (!ArrayBuffer.isView(data)) return [name, dtype, dims, null];
+  return [name, dtype, dims, new Uint8Array(data.buffer, data.byteOffset, data.byteLength)];
+}
+
+/** The buffer of exactly these bytes. */
+function aligned({ buffer, byteOffset, byteLength }) {
+  return byteLength === buffer.byteLength ? buffer : buffer.slice(byteOffset, byteOffset + byteLength);
+}

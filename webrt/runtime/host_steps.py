@@ -1,0 +1,58 @@
+"""The host's side of a plan whose device steps run elsewhere (in a browser): values by name, and steps over them."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from webrt.dtypes import BY_NAME
+from webrt.errors import PlanError
+from webrt.plan import HostStep, Plan
+from webrt.runtime import tensor as T
+from webrt.runtime.device import HostProvider
+from webrt.runtime.session import prepare_host
+from webrt.runtime.tensor import HostValue
+
+
+class HostSteps:
+    """Host steps of `plan` run by `host`. `values` are what the host has in this run; `ran` counts its nodes.
+
+    Raises PlacementError where the plan has host steps and there is no provider.
+    """
+
+    def __init__(self, plan: Plan, host: HostProvider | None) -> None:
+        self.plan = plan
+        self.values: dict[str, HostValue] = {}
+        self.ran = 0
+        self._nodes = prepare_host(plan, host)
+
+    def begin(self, values: Mapping[str, HostValue]) -> None:
+        """A new run, which was fed these values."""
+        self.values = dict(values)
+        self.ran = 0
+
+    def run(self, steps: Sequence[int], fetched: Mapping[str, HostValue]) -> dict[str, HostValue]:
+        """Runs the steps of these indices, in order; `fetched` came from the device. Returns what they made."""
+        self.values.update(fetched)
+        out: dict[str, HostValue] = {}
+        for index in steps:
+            step = self.plan.steps[index]
+            if not isinstance(step, HostStep):
+                raise PlanError(f"step {index} is no host step")
+            inputs = [self._value(n) if n else None for n in step.inputs]
+            made = self._nodes[index].run(inputs, {n: self._value(n) for n in step.outer})
+            self.ran += 1
+            named = {n: v for n, v in zip(step.outputs, made) if n}
+            self.values.update(named)
+            out.update(named)
+        return out
+
+    def _value(self, name: str) -> Any:
+        info = self.plan.values[name]
+        if name not in self.values:
+            if info.constant is None:
+                raise PlanError(f"nothing gives the value {name!r}")
+            data = bytearray(self.plan.constant_bytes(info.constant))
+            constant = self.plan.constants[info.constant]
+            self.values[name] = T.from_bytes(data, BY_NAME[constant.dtype], constant.shape)
+        return self.values[name]
