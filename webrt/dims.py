@@ -279,6 +279,7 @@ class DimTable:
     def __init__(self) -> None:
         self.program: list[list[Any]] = []
         self._known: dict[tuple[Any, ...], DimRef] = {}
+        self._atoms: dict[int, tuple[Atom, DimRef]] = {}
 
     def ref(self, dim: Dim) -> DimRef:
         """The reference that stands for `dim` in a plan."""
@@ -295,6 +296,12 @@ class DimTable:
         return 0 if total is None else total
 
     def _atom(self, atom: Atom) -> DimRef:
+        """By identity: sizes share atoms, and hashing a deep one costs as much as its whole tree."""
+        if id(atom) not in self._atoms:
+            self._atoms[id(atom)] = (atom, self._new_atom(atom))
+        return self._atoms[id(atom)][1]
+
+    def _new_atom(self, atom: Atom) -> DimRef:
         if atom.op == "var":
             return self._emit("var", atom.args[0])
         if atom.op == "scale_f32":
