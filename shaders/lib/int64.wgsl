@@ -19,8 +19,8 @@ fn i64_mul(a: vec2<u32>, b: vec2<u32>) -> vec2<u32> {
   let w = u32_mul_wide(a.x, b.x);
   return vec2<u32>(w.x, w.y + a.x * b.y + a.y * b.x);
 }
-fn i64_eq(a: vec2<u32>, b: vec2<u32>) -> bool { return a.x == b.x && a.y == b.y; }
-fn u64_lt(a: vec2<u32>, b: vec2<u32>) -> bool { return a.y < b.y || (a.y == b.y && a.x < b.x); }
+fn i64_eq(a: vec2<u32>, b: vec2<u32>) -> bool { return all(a == b); }
+fn u64_lt(a: vec2<u32>, b: vec2<u32>) -> bool { return (a.y < b.y) | ((a.y == b.y) & (a.x < b.x)); }
 fn i64_lt(a: vec2<u32>, b: vec2<u32>) -> bool {
   return u64_lt(vec2<u32>(a.x, a.y ^ 0x80000000u), vec2<u32>(b.x, b.y ^ 0x80000000u));
 }
