@@ -73,10 +73,11 @@ def product(
 
 
 def transposed(b: Builder, v: Value, shape: Shape | None = None) -> Value:
-    """The value (seen as `shape`) with its last two axes exchanged: a constant, or a temporary that a dispatch fills."""
+    """The value (seen as `shape`) with its last two axes exchanged: a constant, or a temporary that is filled first."""
     *lead, rows, columns = shape or v.known_shape
     if v.const is not None:
-        return b.constant(np.swapaxes(v.const.reshape(shape or v.const.shape), -1, -2), v.dtype)
+        seen = v.const if shape is None else v.const.reshape([int(str(d)) for d in shape])
+        return b.constant(np.swapaxes(seen, -1, -2), v.dtype)
     out = b.temp(kind(v), (*lead, columns, rows))
     row = "i / (p.rows * p.columns) * p.rows + i % p.rows"
     element = f"let row = {row}; return load_v(row * p.columns + i / p.rows % p.columns);"
