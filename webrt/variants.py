@@ -9,7 +9,7 @@ from typing import Any, TypeAlias
 
 from webrt.errors import InputError, NotConstant
 from webrt.plan import Plan
-from webrt.runtime.session import Session
+from webrt.runtime.devices import AnySession
 from webrt.runtime.tensor import Tensor, host_value, to_bytes
 
 Key: TypeAlias = tuple[tuple[str, str, tuple[int, ...], bytes], ...]
@@ -27,21 +27,21 @@ class Variants:
         self,
         dtypes: Mapping[str, str],
         make_plan: Callable[[Mapping[str, Any]], Plan],
-        open_session: Callable[[Plan], Session],
+        open_session: Callable[[Plan], AnySession],
         roots: frozenset[str] = frozenset(),
     ) -> None:
         """`dtypes`: element types of inputs and initializers; `make_plan` compiles for known elements."""
         self.roots = roots
         self.lock = threading.RLock()
         self._dtypes, self._make_plan, self._open = dtypes, make_plan, open_session
-        self._kept: OrderedDict[Key, Session] = OrderedDict()
+        self._kept: OrderedDict[Key, AnySession] = OrderedDict()
 
     @property
-    def latest(self) -> Session | None:
+    def latest(self) -> AnySession | None:
         """The session that ran last."""
         return next(reversed(self._kept.values()), None)
 
-    def session(self, feeds: Mapping[str, Any], overridden: Collection[str]) -> Session:
+    def session(self, feeds: Mapping[str, Any], overridden: Collection[str]) -> AnySession:
         """The session for these feeds, compiled at their first use. Raises InputError and ModelError."""
         while True:
             known = self._known(feeds, {*overridden, *self.roots})

@@ -28,7 +28,7 @@ _lock = threading.Lock()
 
 
 def open_device(options: Mapping[str, Any]) -> NativeDevice | BrowserDevice:
-    """The device for these options of the WebGPU provider; a new one where the last was lost. In a page, the page's.
+    """The device for these options of the WebGPU provider; a new one where the last was lost. In a page, the page's (options have no effect there).
 
     `power_preference`: "high-performance" (default) or "low-power"; `adapter`: a part of its name; `force_fallback`: a
     software adapter; `limits`: lower ones, by WebGPU's names. Raises NoAdapter, and InputError for a wrong value.
@@ -39,7 +39,7 @@ def open_device(options: Mapping[str, Any]) -> NativeDevice | BrowserDevice:
     if IN_BROWSER:
         from webrt.runtime import browser
 
-        return browser.open_device(options)
+        return browser.open_device()
     key = json.dumps({k: dict(v) if isinstance(v, Mapping) else v for k, v in sorted(options.items())}, default=str)
     with _lock:
         device = _open.get(key)

@@ -1,0 +1,161 @@
+"""From a file and options to a plan and sessions of it: chooses the device, compiles, reports the placement."""
+
+from __future__ import annotations
+
+import logging
+import os
+from collections import Counter
+from collections.abc import Mapping
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, TypeAlias
+
+from webrt import plan as P
+from webrt import signature
+from webrt.errors import InputError, NoAdapter, NotConstant, PlacementError
+from webrt.options import CPU, WEBGPU, GraphOptimizationLevel, Provider, SessionOptions
+from webrt.plan import Plan
+from webrt.runtime import devices
+from webrt.runtime.device import HostProvider
+from webrt.runtime.devices import AnyDevice, AnySession
+from webrt.runtime.null import NullDevice
+from webrt.signature import Signature
+
+if TYPE_CHECKING:
+    import onnx
+
+    from webrt.compiler.compile import CompileOptions
+
+Source: TypeAlias = "str | os.PathLike[str] | bytes | bytearray | memoryview | onnx.ModelProto"
+
+Loaded: TypeAlias = tuple[Signature, Plan | None, frozenset[str]]
+"""Signature, plan, and the inputs whose elements have to be known before there is a plan."""
+
+logger = logging.getLogger("webrt")
+_LEVELS: dict[int, Any] = {0: "disabled", 1: "basic", 2: "extended", 99: "all"}
+
+
+class Loader:
+    """Loads one model for one list of providers (None: WebGPU where an adapter exists, then the CPU).
+
+    `providers` are those in use; `device` is a NullDevice where the CPU runs everything, and in compile-only mode.
+    """
+
+    def __init__(self, options: SessionOptions, asked: list[Provider] | None) -> None:
+        self.options = options
+        self.compile_only = options.is_set("session.compile_only")
+        self.strict = options.is_set("session.disable_cpu_ep_fallback")
+        self.device: AnyDevice = NullDevice()
+        self.providers = self._choose(asked)
+        self._model: onnx.ModelProto | None = None
+        self._host: HostProvider | None = None
+
+    def load(self, source: Any) -> Loaded:
+        """Reads a `.webrt` plan, or reads and compiles a model. Raises ModelError, PlanError and PlacementError."""
+        loaded = self._load_plan(source) if is_plan(source) else self._load_model(source)
+        if loaded[1] is not None:
+            self.report(loaded[1])
+        return loaded
+
+    def compile_known(self, known: Mapping[str, Any]) -> Plan:
+        """The model for known elements of inputs and for other initializers. Raises InputError for a `.webrt`."""
+        from webrt.compiler.compile import compile_model
+
+        if self._model is None:
+            raise InputError("a .webrt file cannot be compiled again for other initializers; use the .onnx")
+        return compile_model(self._model, self._compile_options(known_inputs=known))
+
+    def open(self, plan: Plan) -> AnySession:
+        """A session on the device; with the CPU provider where the plan has host steps."""
+        if plan.host_steps and self._host is None:
+            from webrt.host import CpuProvider
+
+            self._host = CpuProvider()
+        return devices.open_session(plan, self.device, self._host)
+
+    def report(self, plan: Plan) -> None:
+        """One line on who runs what; a warning where a preferred provider did not take every node."""
+        counts = Counter(p.provider for p in plan.placement)
+        text = ", ".join(f"{n} nodes on {k}" for k, n in counts.items()) or "no nodes"
+        reasons = Counter(f"{p.op}: {p.reason}" for p in plan.placement if p.how == "host")
+        if reasons:
+            text += "; on the CPU because: " + "; ".join(f"{r} ({n}×)" for r, n in reasons.most_common(8))
+        fallback = bool(reasons) and self.providers[0].name == WEBGPU
+        self._log(logging.WARNING if fallback else logging.INFO, f"placement: {text}")
+
+    def _choose(self, asked: list[Provider] | None) -> list[Provider]:
+        """Opens the device, except where the CPU comes first: it can run everything."""
+        wanted = asked or [Provider(WEBGPU, {}), Provider(CPU, {})]
+        names = [p.name for p in wanted]
+        if WEBGPU not in names or names[0] == CPU or self.compile_only:
+            return wanted
+        try:
+            self.device = devices.open_device(wanted[names.index(WEBGPU)].options)
+        except NoAdapter as e:
+            if CPU not in names:
+                raise
+            self._log(logging.WARNING if asked else logging.INFO, f"{e.what}; everything runs on the CPU")
+            return [p for p in wanted if p.name == CPU]
+        return wanted
+
+    def _load_plan(self, source: Any) -> Loaded:
+        plan = P.load(source)
+        steps = plan.host_steps
+        if len(steps) < len(plan.steps) and isinstance(self.device, NullDevice) and not self.compile_only:
+            self.device = devices.open_device({})
+        if steps and (self.strict or CPU not in [p.name for p in self.providers]):
+            names = ", ".join(f"{p.op} {p.node!r}" for p in plan.placement if p.how == "host")
+            raise PlacementError(f"the plan has {len(steps)} nodes for the CPU, which the session forbids: {names}")
+        return signature.of_plan(plan), plan, frozenset()
+
+    def _load_model(self, source: Any) -> Loaded:
+        from webrt.compiler import frontend
+        from webrt.compiler.compile import compile_model
+
+        model = frontend.read_model(source)
+        options = self._compile_options(optimized_path=self.options.optimized_model_filepath or None)
+        try:
+            plan = compile_model(model, options)
+        except NotConstant as e:
+            if not e.roots or self.compile_only:
+                raise
+            self._model = model
+            return signature.of_graph(frontend.load(model)), None, e.roots
+        path = self.options.entry("session.plan_filepath")
+        if path:
+            P.save(plan, Path(path))
+        found = signature.of_plan(plan)
+        if any(not a.type for a in [*found.inputs, *found.outputs]):
+            found = signature.of_graph(frontend.load(model))
+        if found.overridable:
+            self._model = model
+        return found, plan, frozenset()
+
+    def _compile_options(self, **more: Any) -> CompileOptions:
+        from webrt.compiler.compile import CompileOptions
+
+        names = [p.name for p in self.providers]
+        providers = ("cpu",) if names[0] == CPU else tuple({WEBGPU: "webgpu", CPU: "cpu"}[n] for n in names)
+        if not isinstance(self.device, NullDevice):
+            more["target"] = self.device.target
+        level = _LEVELS[GraphOptimizationLevel(self.options.graph_optimization_level)]
+        free = self.options.free_dimensions
+        return CompileOptions(level=level, providers=providers, free_dims=free, strict=self.strict, **more)
+
+    def _log(self, level: int, text: str) -> None:
+        if level >= self.options.log_severity_level * 10:
+            logger.log(level, text)
+
+
+def is_plan(source: Any) -> bool:
+    """Whether a path or bytes are a .webrt file: by its name, or by its header, which an ONNX model cannot have."""
+    if isinstance(source, (bytes, bytearray, memoryview)):
+        return bytes(source[8:9]) == b"{"
+    if not isinstance(source, (str, os.PathLike)):
+        return False
+    if Path(source).suffix == ".webrt":
+        return True
+    try:
+        with open(source, "rb") as f:
+            return f.read(9)[8:9] == b"{"
+    except OSError:
+        return False
