@@ -45,8 +45,8 @@ fn main(@builtin(workgroup_id) group: vec3<u32>, @builtin(num_workgroups) groups
     let step = i32(p.step);
     let near = first + step * vec4<i32>(0, 1, 2, 3);
     let far = first + step * vec4<i32>(4, 5, 6, 7);
-    let near_inside = near >= vec4<i32>() & near < vec4<i32>(i32(p.width));
-    let far_inside = far >= vec4<i32>() & far < vec4<i32>(i32(p.width));
+    let near_inside = (near >= vec4<i32>()) & (near < vec4<i32>(i32(p.width)));
+    let far_inside = (far >= vec4<i32>()) & (far < vec4<i32>(i32(p.width)));
     let start = image * p.channels * p.plane + u32(line);
     var at = start + bitcast<vec4<u32>>(near);
     var bt = start + bitcast<vec4<u32>>(far);
