@@ -6,6 +6,8 @@ After `register()` the checker, the attribute defaults and the shape inference o
 
 from __future__ import annotations
 
+import contextlib
+import importlib
 import re
 import threading
 from typing import Any
@@ -273,6 +275,9 @@ def register() -> None:
     with _lock:
         if _done:
             return
+        # onnx.reference refuses to be imported once two domains share an operator's name, as ours and onnx's do.
+        with contextlib.suppress(ImportError):
+            importlib.import_module("onnx.reference.op_run")
         for domain, table in ((MS_DOMAIN, _MICROSOFT), ("", _DEFAULT_DOMAIN)):
             for signature, attributes, inference in table:
                 schema = _schema(domain, signature, attributes, inference)
