@@ -122,12 +122,13 @@ def test_devices_are_shared_and_tensors_pass_between_sessions() -> None:
 
 
 def test_asynchronous_runs() -> None:
-    async def both(session: webrt.InferenceSession) -> list[Any]:
+    async def both() -> list[Any]:
+        session = await webrt.InferenceSession.create(bias_model(), providers=[WEBGPU])
         return await asyncio.gather(*(session.arun(None, {"x": X + i}) for i in range(3)))
 
+    for i, (y,) in enumerate(asyncio.run(both())):
+        np.testing.assert_array_equal(y, np.maximum(X + i + 1, 0))
     with webrt.InferenceSession(bias_model()) as session:
-        for i, (y,) in enumerate(asyncio.run(both(session))):
-            np.testing.assert_array_equal(y, np.maximum(X + i + 1, 0))
         done: queue.Queue[tuple[Any, ...]] = queue.Queue()
         session.run_async(None, {"x": X}, lambda *result: done.put(result), "mine")
         outputs, data, error = done.get(timeout=60)

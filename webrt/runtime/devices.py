@@ -28,7 +28,9 @@ _lock = threading.Lock()
 
 
 def open_device(options: Mapping[str, Any]) -> NativeDevice | BrowserDevice:
-    """The device for these options of the WebGPU provider; a new one where the last was lost. In a page, the page's (options have no effect there).
+    """The device for these options of the WebGPU provider; a new one where the last was lost.
+
+    In a page it is the page's, whatever the options are.
 
     `power_preference`: "high-performance" (default) or "low-power"; `adapter`: a part of its name; `force_fallback`: a
     software adapter; `limits`: lower ones, by WebGPU's names. Raises NoAdapter, and InputError for a wrong value.
