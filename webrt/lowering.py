@@ -176,12 +176,14 @@ class Builder:
         writes: Mapping[str, Value],
         params: Mapping[str, Dim | float] | None = None,
         as_type: Mapping[str, DType] | None = None,
+        atomics: Mapping[str, Value] | None = None,
         name: str = "",
     ) -> None:
         """A dispatch. Names of bindings are the keys, reads first. Floats in `params` are passed as their f32 bits
         (`bitcast<f32>(p.x)`), negative ints in two's complement (`i32(p.x)`). `as_type` binds a value's bytes as
-        elements of another type, for kernels that only move them."""
+        elements of another type, for kernels that only move them. `atomics` (32-bit integers) come last."""
         values = [(k, v, "r") for k, v in reads.items()] + [(k, v, "w") for k, v in writes.items()]
+        values += [(k, v, "atomic") for k, v in (atomics or {}).items()]
         self._check_bindings(values)
         words = {k: D.f32_bits(v) if isinstance(v, float) else v for k, v in (params or {}).items()}
         alternatives = []
@@ -192,7 +194,8 @@ class Builder:
                 types=v.types, use=v.use, requires=v.requires,
             )  # fmt: skip
             alternatives.append((kernel, v.groups))
-        self.steps.append(Launch(tuple(alternatives), tuple((x, a) for _, x, a in values), tuple(words.values())))
+        bindings = tuple((x, "r" if a == "r" else "w") for _, x, a in values)
+        self.steps.append(Launch(tuple(alternatives), bindings, tuple(words.values())))
 
     def map(
         self,

@@ -2,7 +2,7 @@
 
 A body is a file of `shaders/`. Its first lines say what the generated prologue must give it:
 
-    //! bindings a b out:w      storage buffers, `:w` = written; `*` = any more
+    //! bindings a b out:w      storage buffers, `:w` = written, `:atomic` = atomic words; `*` = any more
     //! params m n k            u32 words of the uniform block `p`; `*` = any more
     //! consts TILE             `const TILE = …;`
     //! fns epilogue            functions that the caller writes
@@ -36,7 +36,8 @@ _NAME = re.compile(r"[a-z][a-z0-9_]*\Z")
 
 @dataclass(frozen=True)
 class Bind:
-    """A storage binding: `access` "r" or "w"; `vec` 4 makes the array's element a vec4 of words (32-bit types only)."""
+    """A storage binding: `access` "r", "w" or "atomic" (32-bit integers, without load_ and store_); `vec` 4 makes the
+    array's element a vec4 of words (32-bit types only)."""
 
     name: str
     dtype: DType
@@ -127,7 +128,7 @@ def _check(
     types: Mapping[str, str],
 ) -> None:
     given = {
-        "bindings": [b.name + (":w" if b.access == "w" else "") for b in binds],
+        "bindings": [b.name + ("" if b.access == "r" else f":{b.access}") for b in binds],
         "params": list(params),
         "consts": list(consts),
         "fns": [m.group(1) for f in fns for m in re.finditer(r"^\s*fn (\w+)", f, re.M)],
@@ -155,6 +156,8 @@ def _declaration(b: Bind, index: int) -> str:
     if not b.dtype.on_device or (b.vec != 1 and b.dtype.bits != 32):
         raise KernelError(f"binding {b.name!r} cannot hold {b.dtype} with vec {b.vec}")
     word = f"vec4<{b.dtype.word}>" if b.vec == 4 else b.dtype.word
+    if b.access == "atomic":
+        word = f"atomic<{word}>"
     access = "read" if b.access == "r" else "read_write"
     alias = f"alias {b.alias} = {b.dtype.wgsl};"
     return f"{alias}\n@group(0) @binding({index}) var<storage, {access}> {b.name}: array<{word}>;"
@@ -167,6 +170,8 @@ def _libs(b: Bind) -> tuple[str, ...]:
 
 
 def _accessors(b: Bind) -> str:
+    if b.access == "atomic":
+        return ""
     load = f"fn load_{b.name}(i: u32) -> {b.alias} {{ return {_load(b)}; }}"
     if b.access == "r":
         return load

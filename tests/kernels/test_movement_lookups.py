@@ -197,3 +197,26 @@ def test_reverse_sequence(dtype: str, time: int) -> None:
         at = (slice(0, length), k) if time == 0 else (k, slice(0, length))
         expected[at] = x[at][::-1]
     check_node("ReverseSequence", [x, lens], {"time_axis": time, "batch_axis": 1 - time}, expected=[expected])
+
+
+@pytest.mark.parametrize("dtype", ["float32", "int8", "int64"])
+def test_of_many_updates_the_last_wins(dtype: str) -> None:
+    rng = np.random.default_rng(4)
+    count = 70_000 if dtype == "float32" else 500
+    x, where, u = sample((50, 8), dtype), rng.integers(-50, 50, (count, 1)), sample((count, 8), dtype)
+    expected = x.copy()
+    expected[where[:, 0]] = u  # numpy too lets the last of several win
+    check_node("ScatterND", [x, where, u], expected=[expected], symbolic=[0, 2])
+    indices = np.zeros((100, 8), np.int64)
+    indices[:] = where[:100]
+    columns = expected.copy()
+    for k in range(100):
+        columns[indices[k], np.arange(8)] = u[k]
+    check_node("ScatterElements", [expected, indices, u[:100]], {"axis": 0}, expected=[columns])
+
+
+def test_updates_out_of_range_change_nothing() -> None:
+    x, where = sample((4, 2)), np.array([[9], [-9], [1]], np.int64)
+    expected = x.copy()
+    expected[1] = 7
+    check_node("ScatterND", [x, where, np.full((3, 2), 7, np.float32)], expected=[expected], symbolic=[0, 2])

@@ -1,10 +1,13 @@
-"""ScatterElements, Scatter, ScatterND: each output element looks for the updates that name it, in order.
+"""ScatterElements, Scatter, ScatterND. Results do not depend on timing.
 
-So results do not depend on timing: sums are added in the order of the updates, and without a reduction the last of
-several updates of one element wins. An index out of range updates nothing.
+With a reduction, or with few updates, each output element looks for the updates that name it, in order. Otherwise each
+update notes its number at the element that it names, the highest number stays (the last update wins), and one more
+kernel copies. An index out of range updates nothing.
 """
 
 from __future__ import annotations
+
+from typing import TypeAlias
 
 from webrt import dims as D
 from webrt import dtypes as T
@@ -12,9 +15,14 @@ from webrt.dims import Dim
 from webrt.dtypes import DType
 from webrt.errors import InvalidModel, NotConstant, ShapeError, UnsupportedOp, UnsupportedType
 from webrt.ir import Node, Value
-from webrt.lowering import MAX_ITERATIONS, Builder, normalize_axis, op, require, same_as_first, strides
+from webrt.lowering import MAX_ITERATIONS, Builder, Variant, grid, normalize_axis, op, require, same_as_first, strides
 from webrt.ops.indices import index_fns
-from webrt.ops.view import RAW, coordinates, element_type
+from webrt.ops.view import RAW, bits_of, coordinates, element_type, unit, unit_type
+
+Params: TypeAlias = dict[str, Dim | float]
+
+FEW = 32
+"""Up to so many updates, looking through all of them costs less than two more kernels."""
 
 _INT64 = {"add": "i64_add(acc, v)", "mul": "i64_mul(acc, v)"}
 _WORD = {"add": "acc + v", "mul": "acc * v", "min": "min(acc, v)", "max": "max(acc, v)"}
@@ -36,9 +44,36 @@ def _combined(reduction: str, dtype: DType) -> str:
     return (_FLOAT if dtype in T.FLOATS else _WORD)[reduction]
 
 
-def _scan(
-    b: Builder, n: Node, count: Dim, before: str, match: str, update: str, params: dict[str, Dim | float]
-) -> None:
+def _few(n: Node, count: Dim) -> bool:
+    """Whether each element may just look through all updates."""
+    return n.attr("reduction", "none") != "none" or (isinstance(count, int) and count <= FEW)
+
+
+def _by_owner(b: Builder, n: Node, slots: Dim, count: Dim, inner: Dim, slot: str, params: Params) -> None:
+    """`slot` is the body of `fn slot(i: u32) -> u32`, the element of `inner` numbers that update i replaces."""
+    x, indices, updates, out = n.input(0), n.input(1), n.input(2), n.output()
+    owner = b.temp(T.U32, (slots,))
+    b.map(owner, "return 0u;", name="fill")
+    fns = [*index_fns("indices", indices), f"fn slot(i: u32) -> u32 {{\n{slot}\n}}"]
+    b.launch(
+        Variant("scatter_owner", grid(count), fns=fns), reads={"indices": indices}, writes={},
+        atomics={"owner": owner}, params={"n": count, **params}, name="scatter_owner",
+    )  # fmt: skip
+    k = unit(bits_of(x), (inner,))
+    kind, vec = unit_type(bits_of(x) * k)
+    names = ("x", "updates", "out")
+    old, new = ("x[i]", "updates[at]") if vec == 4 else ("load_x(i)", "load_updates(at)")
+    text = f"""let by = owner[i / p.inner];
+if (by == 0u) {{ return {old}; }}
+let at = (by - 1u) * p.inner + i % p.inner;
+return {new};"""
+    b.map(
+        out, text, reads={"x": x, "updates": updates, "owner": owner}, params={"inner": D.floordiv(inner, k)},
+        as_type=dict.fromkeys(names, kind), vec=dict.fromkeys(names, vec), name="scatter",
+    )  # fmt: skip
+
+
+def _scan(b: Builder, n: Node, count: Dim, before: str, match: str, update: str, params: Params) -> None:
     """`before` prepares; update k applies where `match` holds and is element `update` of the updates."""
     x, indices, updates = n.input(0), n.input(1), n.input(2)
     reduction, dtype = str(n.attr("reduction", "none")), element_type(x)
@@ -82,6 +117,13 @@ def scatter_elements(n: Node, b: Builder) -> None:
     for a, (d, e) in enumerate(zip(indices.known_shape, updates.known_shape)):
         b.check(D.eq(d, e), f"ScatterElements: indices and updates differ along axis {a}: {d} and {e}")
     shape, places, axis = _elements_layout(x, indices, normalize_axis(n.attr("axis", 0), x.rank))
+    if not _few(n, places[axis]):
+        text, params = coordinates(places)
+        params |= {f"s{a}": s for a, s in enumerate(strides(shape))} | {"size": shape[axis]}
+        text += "let w = wrapped_indices(i, p.size);\nif (w == OUTSIDE) { return w; }\nreturn "
+        text += " + ".join(f"{'w' if a == axis else f'c{a}'} * p.s{a}" for a in range(len(shape))) + ";"
+        _by_owner(b, n, x.elements, indices.elements, 1, text, params)
+        return
     text, params = coordinates(shape)
     params |= {f"t{a}": t for a, t in enumerate(strides(places))} | {"size": shape[axis]}
     rest = [a for a in range(len(shape)) if a != axis]
@@ -106,7 +148,16 @@ def scatter_nd(n: Node, b: Builder) -> None:
         raise ShapeError(f"index tuples of {length} do not fit rank {len(shape)}")
     inner, count = D.prod(shape[length:]), D.prod(places[:-1])
     b.check(D.eq(updates.elements, D.mul(inner, count)), "ScatterND: updates do not fit data and indices")
-    params: dict[str, Dim | float] = {"inner": inner, **{f"d{q}": shape[q] for q in range(length)}}
+    params: Params = {f"d{q}": shape[q] for q in range(length)}
+    if not _few(n, count):
+        lines = ["var at = 0u;"]
+        for q in range(length):
+            lines.append(f"let w{q} = wrapped_indices(i * {length}u + {q}u, p.d{q});")
+            lines.append(f"if (w{q} == OUTSIDE) {{ return OUTSIDE; }}\nat = at * p.d{q} + w{q};")
+        text = "\n".join([*lines, "return at;"])
+        _by_owner(b, n, D.prod(shape[:length]), count, inner, text, params)
+        return
+    params["inner"] = inner
     text = "let j = i % p.inner;\nvar r = i / p.inner;\n"
     for q in reversed(range(length)):
         text += f"let c{q} = r % p.d{q}; r /= p.d{q};\n" if q else "let c0 = r;\n"
