@@ -41,7 +41,7 @@ def open_device(options: Mapping[str, Any]) -> NativeDevice | BrowserDevice:
     if IN_BROWSER:
         from webrt.runtime import browser
 
-        return browser.open_device()
+        return browser.open_device(options)
     key = json.dumps({k: dict(v) if isinstance(v, Mapping) else v for k, v in sorted(options.items())}, default=str)
     with _lock:
         device = _open.get(key)
