@@ -29,7 +29,7 @@ if TYPE_CHECKING:
     from playwright.sync_api import Page
 
 sys.path.insert(0, str(web_dir()))
-import ocr  # noqa: E402  (the page's own file)
+import ocr
 
 PICTURE = "hello.png"
 PICTURE_TEXT = "Hello WebGPU 2026"
@@ -130,7 +130,11 @@ def _pillow() -> Any:
 def report(readings: list[Reading], expected: str) -> bool:
     """Prints what was read; returns whether all of it is right."""
     for r in readings:
-        print(f"\n{r.where}\n  text       {r.text}\n  adapter    {r.adapter}\n  placement  {r.placement}\n  times      {r.times}")
+        print(f"\n{r.where}")
+        for what in ("text", "adapter", "placement", "times"):
+            print(f"  {what:<10} {getattr(r, what)}")
+        for what in ("text", "adapter", "placement", "times"):
+            print(f"  {what:<10} {getattr(r, what)}")
     wrong = [r for r in readings if r.text != expected]
     for r in wrong:
         print(f"\nread {r.where}: {r.text!r}, in the picture: {expected!r}")

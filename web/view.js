@@ -74,6 +74,7 @@ const HELP = {
 export function showProblem(kind, message) {
   $("problem-title").textContent = kind && kind !== "Error" ? kind : "That did not work";
   $("problem-text").textContent = message;
+  $("problem-text").classList.toggle("code", message.includes("\n"));
   $("problem-help").textContent = HELP[kind] ?? "";
   $("problem").hidden = false;
   $("problem").scrollIntoView({ block: "nearest" });

@@ -1,11 +1,12 @@
 /** Everything that takes time: Pyodide, compiling, running. main.js asks by name, one call at a time. */
 
-import { PlacementError, WebrtError, loadPlan } from "./player.js";
+import { DTYPES, PlacementError, WebrtError, loadPlan } from "./player.js";
 import { describe, freeSizes, makeFeeds } from "./tensors.js";
 
 const report = (stage, done, total) => postMessage({ progress: [stage, done, total] });
-const CORE = "Downloading Pyodide";
-const PACKAGES = "Downloading packages";
+const CORE = "Loading Pyodide";
+const PACKAGES = "Loading packages";
+const plainFetch = self.fetch.bind(self);
 let python = null;
 let reader = null;
 let current = null;
@@ -17,18 +18,24 @@ async function readSite() {
   return answer.json();
 }
 
-/** Downloads with progress: `fetch`, counting the bytes of files that `stageOf` (URL → stage) knows. */
-function countDownloads(stageOf, totals) {
-  const plain = self.fetch.bind(self);
-  const done = {};
+/** From here on `fetch` reports the bytes of the site's files of Pyodide. Its modules are imported, not fetched. */
+function countDownloads(files) {
+  const stageOf = new Map();
+  const total = { [CORE]: 0, [PACKAGES]: 0 };
+  const done = { [CORE]: 0, [PACKAGES]: 0 };
+  for (const { path, bytes } of files.filter((f) => !f.path.endsWith(".mjs"))) {
+    const stage = path.endsWith(".whl") ? PACKAGES : CORE;
+    stageOf.set(new URL(path, location.href).href, stage);
+    total[stage] += bytes;
+  }
   self.fetch = async (resource, options) => {
-    const answer = await plain(resource, options);
-    const stage = stageOf(new URL(resource.url ?? resource, location.href).href);
+    const answer = await plainFetch(resource, options);
+    const stage = stageOf.get(new URL(resource.url ?? resource, location.href).href);
     if (!stage || !answer.body) return answer;
     const counter = new TransformStream({
       transform(chunk, controller) {
-        done[stage] = (done[stage] ?? 0) + chunk.length;
-        report(stage, Math.min(done[stage], totals[stage] - 1), totals[stage]);
+        done[stage] += chunk.length;
+        report(stage, done[stage], total[stage]);
         controller.enqueue(chunk);
       },
     });
@@ -36,7 +43,7 @@ function countDownloads(stageOf, totals) {
   };
 }
 
-/** Pyodide with webrt and app.py in it, loaded once: { pyodide, app, site }. */
+/** Pyodide with webrt and app.py in it, loaded once: { app, site }. */
 function withPython() {
   python ??= startPython().catch((error) => {
     python = null;
@@ -48,15 +55,12 @@ function withPython() {
 async function startPython() {
   const site = await readSite();
   const index = new URL(site.pyodide.index, location.href).href;
-  const stageOf = new Map(site.pyodide.files.map((f) => [new URL(f.path, location.href).href, f.path.endsWith(".whl") ? PACKAGES : CORE]));
-  const totals = { [CORE]: 0, [PACKAGES]: 0 };
-  site.pyodide.files.forEach((f) => { totals[f.path.endsWith(".whl") ? PACKAGES : CORE] += f.bytes; });
-  countDownloads((url) => stageOf.get(url), totals);
-  report(CORE, 0, totals[CORE]);
+  countDownloads(site.pyodide.files);
+  report(CORE, 0, 1);
   const { loadPyodide } = await import(`${index}pyodide.mjs`);
   const pyodide = await loadPyodide({ indexURL: index });
   report(CORE, 1, 1);
-  report(PACKAGES, 0, totals[PACKAGES]);
+  report(PACKAGES, 0, 1);
   await pyodide.loadPackage(site.pyodide.packages, { messageCallback: () => {} });
   report(PACKAGES, 1, 1);
   report("Starting Python", 0, 1);
@@ -65,7 +69,7 @@ async function startPython() {
   }
   const app = pyodide.pyimport("app");
   report("Starting Python", 1, 1);
-  return { pyodide, app, site };
+  return { app, site };
 }
 
 /** Which adapter runs kernels: { text, found, software }. */
@@ -92,16 +96,26 @@ function reportPlan(stage, done, total) {
 /** A model, or a plan with host steps, with Python. */
 async function openWithPython(bytes) {
   const { app } = await withPython();
-  const { found } = await adapter();
-  const opened = await app.open_model(bytes, found, report);
-  const { inputs, placement } = JSON.parse(opened.description());
+  const opened = await app.open_model(bytes, report);
+  const description = () => JSON.parse(opened.description());
+  const { inputs, webgpu } = description();
+  const where = webgpu ? "Compiled here, under Pyodide." : "No WebGPU adapter: the CPU provider runs it, under Pyodide.";
   return {
-    inputs, placement, note: found ? "Compiled here, under Pyodide." : "No WebGPU adapter: the CPU provider runs it, under Pyodide.",
-    metadata: () => opened.metadata(), plan: () => opened.plan().toJs(),
-    run: async (feeds) => (await opened.run(feeds)).toJs({ dict_converter: Object.fromEntries }),
-    placementNow: () => JSON.parse(opened.description()).placement,
+    opened, inputs, note: where, plan: () => opened.plan_bytes(),
+    get placement() { return description().placement; },
+    run: async (feeds) => ofWire(await opened.run(toWire(feeds))),
     close: () => { opened.close(); opened.destroy(); },
   };
+}
+
+const toWire = (feeds) => Object.entries(feeds).map(([name, { dtype, dims, data }]) => [name, dtype, dims, data]);
+
+/** Tensors as app.py gives them: [[name, dtype, dims, bytes]] → { name: { dtype, dims, data } }. */
+function ofWire(tensors) {
+  return Object.fromEntries(tensors.map(([name, dtype, dims, data]) => {
+    const array = DTYPES.get(dtype)?.array;
+    return [name, { dtype, dims, data: array && data instanceof Uint8Array ? new array(data.slice().buffer) : data }];
+  }));
 }
 
 async function openFile(file) {
@@ -130,7 +144,7 @@ async function runTwice(model, feeds) {
 
 function result(model, outputs, times) {
   const described = Object.entries(outputs).map(([name, tensor]) => describe(name, tensor));
-  return { outputs: described, placement: model.placementNow?.() ?? model.placement, times };
+  return { outputs: described, placement: model.placement, times };
 }
 
 async function timed(what, action) {
@@ -169,10 +183,9 @@ const calls = {
     const { data, width, height } = context.getImageData(0, 0, image.width, image.height);
     const [started, pythonTime] = await timed("Python", withPython);
     const [model, loadTime] = await timed("Compile and load", () => openReader(started));
-    const input = started.app.network_input(data, height, width).toJs({ dict_converter: Object.fromEntries });
-    const [outputs, times] = await runTwice(model, { [model.inputs[0].name]: input });
-    const [output] = Object.values(outputs);
-    const [text, confidence] = started.app.text_of(output, model.metadata()).toJs();
+    const [, dtype, dims, bytes] = started.app.network_input(data, height, width);
+    const [outputs, times] = await runTwice(model, { [model.inputs[0].name]: { dtype, dims, data: bytes } });
+    const [text, confidence] = started.app.text_of(model.opened, toWire(outputs)[0]);
     const device = (await adapter()).text.replace(/^WebGPU: /, "");
     return { ...result(model, outputs, [pythonTime, loadTime, ...times]), text, confidence, device };
   },
@@ -195,13 +208,13 @@ async function openReader({ site }) {
   return reader;
 }
 
-/** An error as plain data. Python's are told by their own class and words. */
+/** An error as plain data. Python's are told by their own class and words, without the traceback. */
 function told(error) {
-  const words = String(error?.message ?? error);
+  const words = String(error?.message ?? error).trim();
   if (error?.name !== "PythonError") return { kind: error?.name ?? "Error", message: words };
-  const last = words.trim().split("\n").findLast((line) => /^[\w.]+(:|$)/.test(line)) ?? words;
-  const [, kind, message] = /^(?:[\w.]+\.)?(\w+):?\s*(.*)$/s.exec(words.trim().slice(words.trim().lastIndexOf(last))) ?? [];
-  return { kind: kind ?? "Error", message: message || words };
+  const mark = `${error.type}: `;
+  const at = words.lastIndexOf(mark);
+  return { kind: error.type, message: at < 0 ? words : words.slice(at + mark.length) };
 }
 
 let turn = Promise.resolve();

@@ -1,0 +1,220 @@
+"""The page in Chromium, as a person uses it: the picture, a dropped model, a plan without Python, and bad files."""
+
+from __future__ import annotations
+
+import base64
+from collections.abc import Iterator
+from pathlib import Path
+
+import numpy as np
+import pytest
+from playwright.sync_api import Browser, Page, Route
+
+from tests.test_readme import write_model
+from webrt import plan as P
+from webrt.cli import chromium, site
+from webrt.compiler.compile import CompileOptions, compile_model
+from webrt.host import run_model
+
+pytestmark = [pytest.mark.xdist_group("browser"), pytest.mark.timeout(600)]
+
+SLOW = 300_000
+STAGES = [
+    "Loading Pyodide", "Loading packages", "Starting Python", "Downloading the model", "Compiling",
+    "Uploading constants", "Making pipelines", "Running",
+]  # fmt: skip
+
+
+@pytest.fixture(scope="module")
+def site_url(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
+    folder = tmp_path_factory.mktemp("page") / "site"
+    site.build_site(folder)
+    with chromium.serve(folder) as base:
+        yield base
+
+
+@pytest.fixture
+def page(browser: Browser, site_url: str) -> Iterator[Page]:
+    """The page, freshly loaded; afterwards it must have asked no other host and logged no error."""
+    context = browser.new_context(viewport={"width": 1100, "height": 900})
+    foreign = chromium.foreign_requests(context, site_url)
+    made = context.new_page()
+    errors: list[str] = []
+    made.on("pageerror", lambda error: errors.append(str(error)))
+    made.goto(site_url)
+    yield made
+    context.close()
+    assert foreign == [] and errors == []
+
+
+@pytest.fixture
+def model(tmp_path: Path) -> Path:
+    """pixels float32[batch, 3, height, width] → logits float32[batch, 10]."""
+    write_model(tmp_path / "model.onnx")
+    return tmp_path / "model.onnx"
+
+
+def drop(page: Page, path: Path) -> None:
+    """Drops a file on the page, as a mouse does."""
+    data = base64.b64encode(path.read_bytes()).decode()
+    page.evaluate(
+        """([name, data]) => {
+          const transfer = new DataTransfer();
+          transfer.items.add(new File([Uint8Array.from(atob(data), (c) => c.charCodeAt(0))], name));
+          const event = new DragEvent("drop", { dataTransfer: transfer, bubbles: true, cancelable: true });
+          document.getElementById("drop").dispatchEvent(event);
+        }""",
+        [path.name, data],
+    )
+
+
+def settled(page: Page) -> None:
+    """Waits until the page is done with what it was asked."""
+    page.wait_for_function("document.body.ariaBusy === 'false'", timeout=SLOW)
+
+
+def run_with_ones(page: Page) -> list[str]:
+    """Runs the opened model on ones, 8×8; returns the cells of the outputs' first row."""
+    page.fill("[data-size=height]", "8")
+    page.fill("[data-size=width]", "8")
+    page.fill("[data-size=batch]", "2")
+    page.select_option("#fill", "ones")
+    page.click("#run")
+    page.wait_for_selector("#result:not([hidden])", timeout=SLOW)
+    settled(page)
+    return page.locator("#outputs tr").first.locator("td").all_inner_texts()
+
+
+def expect_logits(cells: list[str], model: Path) -> None:
+    import onnx
+
+    [logits] = run_model(onnx.load(model), {"pixels": np.ones((2, 3, 8, 8), np.float32)})
+    name, dtype, shape, least, greatest, first = cells
+    assert (name, dtype, shape) == ("logits", "float32", "[2, 10]")
+    assert float(least) == pytest.approx(logits.min(), rel=1e-3) and float(greatest) == pytest.approx(
+        logits.max(), rel=1e-3
+    )
+    shown = [float(x) for x in first.removesuffix(", …").split(", ")]
+    np.testing.assert_allclose(shown, logits.reshape(-1)[: len(shown)], rtol=1e-3, atol=1e-4)
+
+
+def test_reads_the_picture(page: Page, tmp_path: Path) -> None:
+    assert "webrt" in page.title()
+    page.click("#read")
+    page.wait_for_function("document.body.ariaBusy === 'true'")
+    settled(page)
+    assert not page.is_visible("#problem"), page.inner_text("#problem")
+    assert page.inner_text("#text") == "Hello WebGPU 2026"
+    assert page.inner_text("#adapter").startswith("WebGPU: ")
+    assert "on WebGPU" in page.inner_text("#placement-summary")
+    assert page.locator("#stages label").all_inner_texts() == STAGES
+    assert page.locator("#times dt").all_inner_texts() == ["Python", "Compile and load", "First run", "Next run"]
+    page.click("#read")
+    settled(page)
+    assert page.locator("#stages label").all_inner_texts() == ["Running"], "the model is opened once"
+    assert page.inner_text("#text") == "Hello WebGPU 2026"
+
+
+def test_dropped_model_is_compiled_and_run(page: Page, model: Path) -> None:
+    drop(page, model)
+    page.wait_for_selector("#feeds:not([hidden])", timeout=SLOW)
+    settled(page)
+    assert page.inner_text("#model-name") == "model.onnx"
+    assert page.locator("#inputs td").all_inner_texts() == ["pixels", "float32", "[batch, 3, height, width]"]
+    expect_logits(run_with_ones(page), model)
+    with page.expect_download() as download:
+        page.click("#save")
+    assert download.value.suggested_filename == "model.webrt"
+    assert P.load(Path(download.value.path()).read_bytes()).inputs[0].name == "pixels"
+
+
+def test_plan_runs_without_python(page: Page, model: Path) -> None:
+    P.save(compile_model(model), model.with_suffix(".webrt"))
+    asked: list[str] = []
+    page.on("request", lambda request: asked.append(request.url))
+    page.route("**/pyodide/**", lambda route: route.abort())
+    drop(page, model.with_suffix(".webrt"))
+    page.wait_for_selector("#feeds:not([hidden])")
+    settled(page)
+    assert page.is_hidden("#save") and "no Python" in page.inner_text("#model-note")
+    expect_logits(run_with_ones(page), model)
+    assert not [url for url in asked if "pyodide/" in url.removeprefix(page.url) and "player" not in url]
+    assert "0 on the CPU" in page.inner_text("#placement-summary")
+
+
+def test_plan_with_nodes_for_the_cpu_runs_with_python(page: Page, model: Path) -> None:
+    P.save(compile_model(model, CompileOptions(providers=("cpu",))), model.with_suffix(".webrt"))
+    page.set_input_files("#model-file", model.with_suffix(".webrt"))
+    page.wait_for_selector("#feeds:not([hidden])", timeout=SLOW)
+    settled(page)
+    expect_logits(run_with_ones(page), model)
+    assert "3 on the CPU" in page.inner_text("#placement-summary")
+    assert "not in the list" in page.inner_text("#placement")
+
+
+def test_without_an_adapter_the_cpu_runs_it(page: Page, site_url: str, model: Path) -> None:
+    def blind(route: Route) -> None:
+        text = route.fetch().text()
+        route.fulfill(
+            body=f"Object.defineProperty(navigator, 'gpu', {{ value: undefined }});\n{text}",
+            content_type="text/javascript",
+        )
+
+    page.context.route("**/worker.js", blind)
+    page.reload()
+    page.wait_for_function("document.getElementById('adapter').textContent.includes('CPU')")
+    drop(page, model)
+    page.wait_for_selector("#feeds:not([hidden])", timeout=SLOW)
+    settled(page)
+    expect_logits(run_with_ones(page), model)
+    assert "3 on the CPU" in page.inner_text("#placement-summary")
+    P.save(compile_model(model), model.with_suffix(".webrt"))
+    drop(page, model.with_suffix(".webrt"))
+    page.wait_for_selector("#problem:not([hidden])", timeout=SLOW)
+    assert page.inner_text("#problem-title") == "NoAdapter" and "Open the .onnx instead" in page.inner_text("#problem")
+
+
+@pytest.mark.parametrize("kind", ["empty.webrt", "cut.webrt", "text.webrt"])
+def test_bad_plan_is_told(page: Page, model: Path, kind: str) -> None:
+    whole = P.dump(compile_model(model))
+    content = {"empty": b"", "cut": whole[: len(whole) // 2], "text": b"no plan at all, just some words"}[kind[:-6]]
+    model.with_name(kind).write_bytes(content)
+    drop(page, model.with_name(kind))
+    page.wait_for_selector("#problem:not([hidden])", timeout=SLOW)
+    settled(page)
+    assert page.inner_text("#problem-title") == "PlanError"
+    assert (
+        "webrt compile" in page.inner_text("#problem-help") and page.is_hidden("#feeds") and page.is_hidden("#result")
+    )
+
+
+def test_bad_models_are_told_and_the_page_goes_on(page: Page, model: Path) -> None:
+    whole = model.read_bytes()
+    bad = {"empty.onnx": b"", "text.onnx": b"This is no model.\n", "cut.onnx": whole[: len(whole) // 2],
+           "operator.onnx": whole.replace(b"ReduceMean", b"ReduceFlop")}  # fmt: skip
+    for name, content in bad.items():
+        model.with_name(name).write_bytes(content)
+        drop(page, model.with_name(name))
+        page.wait_for_function("document.body.ariaBusy === 'true'")
+        settled(page)
+        assert page.is_visible("#problem") and page.is_hidden("#feeds"), name
+        words = page.inner_text("#problem-text")
+        assert words and "Traceback" not in words and "\n" not in words, words
+    assert "ReduceFlop" in words and page.inner_text("#problem-title") == "UnsupportedOp"
+    drop(page, model)
+    page.wait_for_selector("#feeds:not([hidden])", timeout=SLOW)
+    settled(page)
+    expect_logits(run_with_ones(page), model)
+
+
+def test_everything_has_a_name_and_the_keyboard_reaches_it(page: Page) -> None:
+    nameless = page.evaluate(
+        """[...document.querySelectorAll("input, select, button, img")].filter((e) =>
+          !(e.labels?.length || e.textContent.trim() || e.alt || e.ariaLabel)).map((e) => e.outerHTML)"""
+    )
+    assert nameless == []
+    reached = []
+    for _ in range(3):
+        page.keyboard.press("Tab")
+        reached.append(page.evaluate("document.activeElement.id"))
+    assert reached == ["read", "picture-file", "model-file"]
