@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from dataclasses import dataclass
+
 from webrt import dims as D
 from webrt import dtypes as T
 from webrt.dims import Dim
@@ -12,22 +14,35 @@ from webrt.lowering import Builder, op, require, same_as_first
 MS = "com.microsoft"
 
 
+@dataclass(frozen=True)
+class Turn:
+    """What is turned: `head` elements in a head, of which the first `width` (0: all) take part; neighbours form a pair
+    where `interleaved`, else element k and k + width/2. `ids` are positions, as `_position` reads them."""
+
+    cos: Value
+    sin: Value
+    ids: Value | None
+    head: Dim
+    width: int = 0
+    interleaved: bool = False
+
+
 @op("RotaryEmbedding", shape=same_as_first, since=23)
 def rotary_embedding(n: Node, b: Builder) -> None:
     ids = n.input(3) if n.has(3) else None
-    rotary = int(n.attr("rotary_embedding_dim"))
-    _rotate(n, b, n.input(1), n.input(2), ids, _head_size(n, int(n.attr("num_heads", 0))), rotary)
+    head = _head_size(n, int(n.attr("num_heads", 0)))
+    width, pairs = int(n.attr("rotary_embedding_dim")), bool(n.attr("interleaved"))
+    rotate(b, n.output(), n.input(0), Turn(n.input(1), n.input(2), ids, head, width, pairs))
 
 
 @op("RotaryEmbedding", shape=same_as_first, domain=MS)
 def rotary_embedding_microsoft(n: Node, b: Builder) -> None:
     if n.attr("is_packed_batching", 0) or n.attr("scale", 1.0) != 1.0:
         raise UnsupportedOp("RotaryEmbedding with packed batches or a scale")
-    rotary = int(n.attr("rotary_embedding_dim", 0))
-    cos = n.input(2)
-    heads = int(n.attr("num_heads", 0))
+    cos, heads = n.input(2), int(n.attr("num_heads", 0))
     head = _head_size(n, heads) if heads or n.input(0).rank == 4 else D.mul(cos.known_shape[-1], 2)
-    _rotate(n, b, cos, n.input(3), n.input(1), head, rotary)
+    width, pairs = int(n.attr("rotary_embedding_dim", 0)), bool(n.attr("interleaved", 0))
+    rotate(b, n.output(), n.input(0), Turn(cos, n.input(3), n.input(1), head, width, pairs))
 
 
 def _head_size(n: Node, heads: int) -> Dim:
@@ -39,23 +54,22 @@ def _head_size(n: Node, heads: int) -> Dim:
     return D.floordiv(shape[2], heads)
 
 
-def _rotate(n: Node, b: Builder, cos: Value, sin: Value, ids: Value | None, head: Dim, rotary: int) -> None:
-    """x₁cos - x₂sin and x₁sin + x₂cos, for the pairs in the first `rotary` (0: all) elements of each head."""
-    x = n.input(0)
-    require([x, cos, sin], *T.FLOATS)
-    require([ids], T.I64, T.I32)
-    width = rotary or head
+def rotate(b: Builder, out: Value, x: Value, turn: Turn) -> None:
+    """x₁cos - x₂sin and x₁sin + x₂cos for the pairs of each head; x is [N, S, heads·D] or [N, heads, S, D]."""
+    require([x, turn.cos, turn.sin], *T.FLOATS)
+    require([turn.ids], T.I64, T.I32)
+    width = turn.width or turn.head
     half = D.floordiv(width, 2)
-    b.check(D.eq(cos.known_shape[-1], half), "the cos cache is not half as wide as what is rotated")
+    b.check(D.eq(turn.cos.known_shape[-1], half), "the cos cache is not half as wide as what is rotated")
     by_head = x.rank == 4
     shape = x.known_shape
-    params: dict[str, Dim] = {"head": head, "width": width, "half": half, "length": shape[2 if by_head else 1]}
-    params["heads"] = shape[1] if by_head else D.floordiv(shape[2], head)
+    params: dict[str, Dim] = {"head": turn.head, "width": width, "half": half, "length": shape[2 if by_head else 1]}
+    params["heads"] = shape[1] if by_head else D.floordiv(shape[2], turn.head)
     token = "(rest / (p.length * p.heads)) * p.length + rest % p.length" if by_head else "rest / p.heads"
-    pair = ("k / 2u", "(k & 1u) == 0u", "1u") if n.attr("interleaved", 0) else ("k % p.half", "k < p.half", "p.half")
-    text = _ELEMENT.format(token=token, place=pair[0], first=pair[1], step=pair[2], position=_position(ids))
-    reads = {"x": x, "cosines": cos, "sines": sin} | ({"ids": ids} if ids is not None else {})
-    b.map(n.output(), text, reads=reads, params=params, name="rotary")
+    pair = ("k / 2u", "(k & 1u) == 0u", "1u") if turn.interleaved else ("k % p.half", "k < p.half", "p.half")
+    text = _ELEMENT.format(token=token, place=pair[0], first=pair[1], step=pair[2], position=_position(turn.ids))
+    reads = {"x": x, "cosines": turn.cos, "sines": turn.sin} | ({"ids": turn.ids} if turn.ids is not None else {})
+    b.map(out, text, reads=reads, params=params, name="rotary")
 
 
 def _position(ids: Value | None) -> str:

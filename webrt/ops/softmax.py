@@ -7,6 +7,7 @@ for the largest, one for the sum, and an elementwise pass.
 from __future__ import annotations
 
 import math
+from dataclasses import replace
 
 from webrt import dims as D
 from webrt import dtypes as T
@@ -32,21 +33,28 @@ def softmax(n: Node, b: Builder) -> None:
     softmax_rows(b, n.output(), n.input(0), _rows(n), log=n.op_type == "LogSoftmax")
 
 
-def softmax_rows(b: Builder, out: Value, x: Value, rows: Rows, *, log: bool = False) -> None:
-    """exp(x - m) / Σ exp(x - m), or its logarithm, of each row; m is the row's largest element."""
+def softmax_rows(b: Builder, out: Value, x: Value, rows: Rows, *, log: bool = False, masked: bool = False) -> None:
+    """exp(x - m) / Σ exp(x - m), or its logarithm, of each row; m is the row's largest element.
+
+    A row of -inf alone gives NaN, or 0 where it is `masked`.
+    """
     name = "logsoftmax" if log else "softmax"
     if x.dtype == out.dtype == T.F32 and rows.contiguous and split(rows.count, rows.length) is None:
         vec = rows.vec(x)
         variant = Variant(
-            "softmax_rows", grid(rows.count), consts={"LOG": log}, types={"V": UNIT[vec]}, use=(f"unit{vec}",),
-            vec={"x": vec, "out": vec},
+            "softmax_rows", grid(rows.count), consts={"LOG": log, "MASKED": masked}, types={"V": UNIT[vec]},
+            use=(f"unit{vec}",), vec={"x": vec, "out": vec},
         )  # fmt: skip
         params = {"n": rows.count, "length": D.floordiv(rows.length, vec), "lowest": -math.inf}
         b.launch(variant, reads={"x": x}, writes={"out": out}, params=params, name=name)
         return
     top = b.temp(T.F32, (rows.count,))
-    fold_rows(b, top, x, rows, extreme(T.F32, True), name="row_max")
+    widest = extreme(T.F32, True)
+    if masked:
+        widest = replace(widest, finish="select(a, 0.0, bitcast<u32>(a) == p.first)")
+    fold_rows(b, top, x, rows, widest, name="row_max")
     finish = f"select({'log(a)' if log else 'a'}, f32_nan(), is_nan(c) || is_inf(c))"
+    finish = f"select({finish}, 1.0, a == 0.0)" if masked else finish
     total = row_sums(b, x, rows, "exp(v - c)", finish, context=top, use=("nan", "float"), name="row_exp_sum")
     value = "(v - load_top(r)) - load_total(r)" if log else "exp(v - load_top(r)) / load_total(r)"
     b.map(

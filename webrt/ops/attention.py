@@ -1,0 +1,184 @@
+"""com.microsoft's GroupQueryAttention: causal attention over a cache, grouped key heads, optional rotary embedding.
+
+Logits by one product per key head (its query heads are rows of one matrix), a masked softmax in f32, a second product.
+Source: ONNX Runtime's ContribOperators.md. ONNX's own Attention has a function body and needs no kernel here.
+"""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+
+from webrt import dims as D
+from webrt import dtypes as T
+from webrt.dims import Dim
+from webrt.errors import UnsupportedOp
+from webrt.ir import Node, Value
+from webrt.lowering import Builder, Info, op, require
+from webrt.ops.product import Product, product, transposed
+from webrt.ops.rotary import Turn, rotate
+from webrt.ops.rows import Rows
+from webrt.ops.softmax import softmax_rows
+from webrt.ops.vectors import Epilogue
+from webrt.ops.view import View, move
+
+MS = "com.microsoft"
+
+
+@dataclass(frozen=True)
+class Sizes:
+    """[batch, heads, steps, head] queries; `groups` key heads with `room` places in the cache."""
+
+    batch: Dim
+    steps: Dim
+    heads: int
+    groups: int
+    head: Dim
+    room: Dim
+    total: Dim
+
+
+def _sizes(n: Node) -> Sizes:
+    heads, groups = int(n.attr("num_heads")), int(n.attr("kv_num_heads"))
+    batch, steps, width = n.input(0).known_shape
+    head = D.floordiv(width, heads if n.has(1) else heads + 2 * groups)
+    total = n.dims(6)[0]
+    room = D.maximum(total, n.input(3).known_shape[2]) if n.has(3) else total
+    return Sizes(batch, steps, heads, groups, head, room, total)
+
+
+def _shape(n: Node) -> list[Info]:
+    s, dtype = _sizes(n), n.input(0).dtype
+    present: Info = (dtype, (s.batch, s.groups, s.room, s.head))
+    logits: Info = (dtype, (s.batch, s.heads, s.steps, s.total))
+    return [(dtype, (s.batch, s.steps, D.mul(s.heads, s.head))), present, present, logits][: len(n.outputs)]
+
+
+@op("GroupQueryAttention", shape=_shape, domain=MS)
+def group_query_attention(n: Node, b: Builder) -> None:
+    _supported(n)
+    s = _sizes(n)
+    before = b.temp(T.I32, (s.batch,))
+    b.map(
+        before, "return select(load_lengths(i) + 1 - i32(p.steps), 0, p.steps == p.total);",
+        reads={"lengths": n.input(5)}, params={"steps": s.steps, "total": s.total}, name="attention_before",
+    )  # fmt: skip
+    q, k, v = _turned(n, b, s, before, *_inputs(n, b, s))
+    dtype = n.input(0).dtype or T.F32
+    cache = (s.batch, s.groups, s.room, s.head)
+    keys, values = (n.output(j) if n.wants(j) else b.temp(dtype, cache) for j in (1, 2))
+    for out, new, past in ((keys, k, 3), (values, v, 4)):
+        _append(b, out, new, n.input(past) if n.has(past) else None, s, before)
+    by_head = b.temp(dtype, (s.batch, s.heads, s.steps, s.head))
+    move(b, by_head, q, View.of((s.batch, s.steps, s.heads, s.head)).permute((0, 2, 1, 3)))
+    result = b.temp(dtype, (s.batch, s.heads, s.steps, s.head))
+    _attend(n, b, s, by_head, keys, values, before, result)
+    move(b, n.output(), result, View.of(result.known_shape).permute((0, 2, 1, 3)))
+
+
+def _supported(n: Node) -> None:
+    require([n.input(0), *(n.input(k) for k in (1, 2, 3, 4, 7, 8, 10) if n.has(k))], *T.FLOATS)
+    require([n.input(5)], T.I32)
+    if any(n.has(k) for k in range(11, 17)) or n.wants(3) or n.attr("smooth_softmax") == 1:
+        raise UnsupportedOp("GroupQueryAttention with a sink, a quantised cache, norms or its logits as output")
+    if n.attr("sliding_window_cache", 0):
+        raise UnsupportedOp("GroupQueryAttention with a cache that slides")
+
+
+def _inputs(n: Node, b: Builder, s: Sizes) -> tuple[Value, Value, Value]:
+    """Query, key and value, [batch, steps, heads · head] each, cut from one tensor where they are packed."""
+    if n.has(1):
+        return n.input(0), n.input(1), n.input(2)
+    x, parts = n.input(0), list[Value]()
+    at: Dim = 0
+    for count in (s.heads, s.groups, s.groups):
+        width = D.mul(count, s.head)
+        part = b.temp(x.dtype or T.F32, (s.batch, s.steps, width))
+        move(b, part, x, View.of(x.known_shape).cut(2, at, width))
+        parts.append(part)
+        at = D.add(at, width)
+    return parts[0], parts[1], parts[2]
+
+
+def _turned(n: Node, b: Builder, s: Sizes, before: Value, q: Value, k: Value, v: Value) -> tuple[Value, Value, Value]:
+    """Queries and keys turned by their positions, where the node asks for it."""
+    if not n.attr("do_rotary", 0):
+        return q, k, v
+    ids = n.input(9) if n.has(9) else b.temp(T.I32, (s.batch, s.steps))
+    if not n.has(9):
+        text = "return load_before(i / p.steps) + i32(i % p.steps);"
+        b.map(ids, text, reads={"before": before}, params={"steps": s.steps}, name="attention_positions")
+    cos = n.input(7)
+    width = cos.known_shape[-1]
+    turn = Turn(
+        cos, n.input(8), ids, s.head, 2 * width if isinstance(width, int) else 0, bool(n.attr("rotary_interleaved", 0))
+    )
+    out = []
+    for x in (q, k):
+        out.append(b.temp(x.dtype or T.F32, x.known_shape))
+        rotate(b, out[-1], x, turn)
+    return out[0], out[1], v
+
+
+def _append(b: Builder, out: Value, new: Value, past: Value | None, s: Sizes, before: Value) -> None:
+    """The cache [batch, groups, room, head]: the valid past of each entry, then the new rows, then zeros."""
+    params: dict[str, Dim] = {"head": s.head, "room": s.room, "groups": s.groups, "steps": s.steps}
+    kept = "return Out();"
+    reads = {"x": new, "before": before}
+    if past is not None:
+        reads["past"], params["length"] = past, past.known_shape[2]
+        kept = "return load_past((owner * p.length + u32(r)) * p.head + k);"
+    b.map(out, _APPEND.format(kept=kept), reads=reads, params=params, name="attention_cache")
+
+
+_APPEND = """let k = i % p.head;
+let r = i32((i / p.head) % p.room);
+let owner = i / (p.head * p.room);
+let batch = owner / p.groups;
+let start = load_before(batch);
+if (r < start) {{ {kept} }}
+if (r >= start + i32(p.steps)) {{ return Out(); }}
+return load_x(((batch * p.steps + u32(r - start)) * p.groups + owner % p.groups) * p.head + k);"""
+
+
+def _attend(n: Node, b: Builder, s: Sizes, q: Value, keys: Value, values: Value, before: Value, out: Value) -> None:
+    share = s.heads // s.groups
+    rows, batch = D.mul(share, s.steps), (s.batch, s.groups)
+    logits = b.temp(T.F32, (s.batch, s.heads, s.steps, s.room))
+    size = Product(rows, s.room, s.head, batch, batch, batch)
+    product(b, size, q, transposed(b, keys), logits, _logits(n, s, before), "attention_logits")
+    weights = b.temp(values.dtype or T.F32, logits.known_shape)
+    softmax_rows(b, weights, logits, Rows.of(logits.known_shape, [3]), masked=True)
+    product(b, Product(rows, s.head, s.room, batch, batch, batch), weights, values, out, name="attention_values")
+
+
+def _logits(n: Node, s: Sizes, before: Value) -> Epilogue:
+    """Scale, cap, bias and mask of a logit."""
+    scale = float(n.attr("scale", 0.0)) or (1 / math.sqrt(s.head) if isinstance(s.head, int) else 0.0)
+    if not scale:
+        raise UnsupportedOp("GroupQueryAttention whose head size is not known")
+    cap, window = float(n.attr("softcap", 0.0)), int(n.attr("local_window_size"))
+    params: dict[str, Dim | float] = {
+        "scale": scale, "keys": s.room, "queries": s.steps, "heads": s.heads, "lowest": -math.inf, "window": window,
+    }  # fmt: skip
+    reads = {"before": before}
+    lines = ["let t = i % p.keys; let query = (i / p.keys) % p.queries; let owner = i / (p.keys * p.queries);"]
+    lines += ["var w = v * bitcast<f32>(p.scale);"]
+    if cap:
+        params["cap"] = cap
+        lines += ["let cap = bitcast<f32>(p.cap); w = cap * tanh(clamp(w / cap, -15.0, 15.0));"]
+    if n.has(10):
+        bias = n.input(10)
+        reads["bias"] = bias
+        one, each, _, wide = bias.known_shape
+        params |= {"wide": wide, "by_batch": D.select(D.eq(one, 1), 0, each), "by_head": D.select(D.eq(each, 1), 0, 1)}
+        at = "((owner / p.heads) * p.by_batch + (owner % p.heads) * p.by_head) * p.queries + query"
+        lines += [f"w += load_bias(({at}) * p.wide + min(t, p.wide - 1u));"]
+    lines += ["let ahead = i32(t) - i32(query) - load_before(owner / p.heads);"]
+    hidden = "ahead > 0" if n.attr("causal", 1) else "t >= p.total"
+    if not n.attr("causal", 1):
+        params["total"] = s.total
+    if window >= 0:
+        hidden += " || ahead <= -i32(p.window)"
+    lines += [f"return select(w, bitcast<f32>(p.lowest), {hidden});"]
+    return Epilogue(" ".join(lines), reads, params)
