@@ -71,3 +71,13 @@ def test_progress_on_a_terminal_redraws_and_ends_the_line() -> None:
     bars("Downloading", 2_000_000, 2_000_000)
     last = stream.getvalue().split("\r\x1b[K")[-1]
     assert last.startswith("Downloading ") and last.endswith("100%  2.0 of 2.0 MB\n")
+
+
+@pytest.mark.xdist_group("browser")
+def test_launch_within_a_launch() -> None:
+    with chromium.launch() as outer:
+        with chromium.launch() as inner:
+            assert inner.new_page().evaluate("1 + 1") == 2
+        assert outer.new_page().evaluate("2 + 2") == 4
+    with chromium.launch() as again:
+        assert again.new_page().evaluate("3 + 3") == 6

@@ -17,7 +17,7 @@ from urllib.parse import urlsplit
 from webrt.errors import WebrtError
 
 if TYPE_CHECKING:
-    from playwright.sync_api import Browser, BrowserContext
+    from playwright.sync_api import Browser, BrowserContext, Playwright
 
 FLAGS = (
     "--enable-unsafe-webgpu",
@@ -29,6 +29,7 @@ FLAGS = (
 )
 SOFTWARE_ADAPTER = "--use-webgpu-adapter=swiftshader"
 
+_drivers = threading.local()
 _NAMES = ("chromium", "chromium-browser", "google-chrome", "google-chrome-stable", "chrome")
 _MAC = "/Applications/Google Chrome.app/Contents/MacOS/Google Chrome"
 
@@ -53,12 +54,10 @@ def launch(*, software: bool = True, args: Sequence[str] = ()) -> Iterator[Brows
     executable = find_chromium()
     if executable is None:
         raise WebrtError("no Chromium found; install it (Debian: apt-get install chromium) or set WEBRT_CHROMIUM to it")
-    try:
-        from playwright.sync_api import Error, sync_playwright
-    except ImportError as error:
-        raise WebrtError("playwright is not installed; pip install playwright") from error
     switches = [*FLAGS, *([SOFTWARE_ADAPTER] if software else []), *args]
-    with sync_playwright() as playwright:
+    with _driver() as playwright:
+        from playwright.sync_api import Error
+
         try:
             browser = playwright.chromium.launch(executable_path=executable, headless=True, args=switches)
         except Error as error:
@@ -67,6 +66,25 @@ def launch(*, software: bool = True, args: Sequence[str] = ()) -> Iterator[Brows
             yield browser
         finally:
             browser.close()
+
+
+@contextmanager
+def _driver() -> Iterator[Playwright]:
+    """Playwright's driver: a thread can have one at a time, so that a launch within a launch shares the outer one's."""
+    running: Playwright | None = getattr(_drivers, "running", None)
+    if running is not None:
+        yield running
+        return
+    try:
+        from playwright.sync_api import sync_playwright
+    except ImportError as error:
+        raise WebrtError("playwright is not installed; pip install playwright") from error
+    with sync_playwright() as started:
+        _drivers.running = started
+        try:
+            yield started
+        finally:
+            _drivers.running = None
 
 
 def foreign_requests(context: BrowserContext, base: str) -> list[str]:
