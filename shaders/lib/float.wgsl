@@ -12,15 +12,16 @@ fn f32_sign(v: f32) -> f32 {
 // SwiftShader's exp and log lose NaN.
 fn f32_exp(v: f32) -> f32 { return select(exp(v), v, is_nan(v)); }
 fn f32_log(v: f32) -> f32 {
-  if (v < 0.0 || is_nan(v)) { return f32_nan(); }
-  if (v == 0.0) { return -f32_inf(); }
-  if (v < 1.1754944e-38) { return log(f32(bitcast<u32>(v))) - 103.27892990343185; }
-  return log(v);
+  let b = bitcast<u32>(v);
+  let subnormal = b < 0x800000u;
+  let r = log(select(v, f32(b), subnormal)) - select(0.0, 103.27892990343185, subnormal);
+  let defined = select(r, -f32_inf(), (b & 0x7fffffffu) == 0u);
+  return select(defined, f32_nan(), (v < 0.0) | is_nan(v));
 }
 // log(1 + v), near 0 by the series of 2·atanh(v / (2 + v)).
 fn f32_log1p(v: f32) -> f32 {
-  if (abs(v) > 0.4) { return f32_log(1.0 + v); }
   let s = v / (2.0 + v);
   let z = s * s;
-  return s * (2.0 + z * (0.6666666667 + z * (0.4 + z * (0.2857142857 + z * 0.2222222222))));
+  let near = s * (2.0 + z * (0.6666666667 + z * (0.4 + z * (0.2857142857 + z * 0.2222222222))));
+  return select(near, f32_log(1.0 + v), abs(v) > 0.4);
 }

@@ -4,24 +4,23 @@ fn f32_fmod(x: f32, y: f32) -> f32 {
   let a = bitcast<u32>(x) & 0x7fffffffu;
   let b = bitcast<u32>(y) & 0x7fffffffu;
   let sign = bitcast<u32>(x) & 0x80000000u;
-  if (a >= 0x7f800000u || b > 0x7f800000u || b == 0u) { return f32_nan(); }
-  if (a < b) { return x; }
   let ey = max(b >> 23u, 1u);
-  let my = (b & 0x7fffffu) | select(0u, 0x800000u, b >= 0x800000u);
-  var left = max(a >> 23u, 1u) - ey;
+  let my = max((b & 0x7fffffu) | select(0u, 0x800000u, b >= 0x800000u), 1u);
+  var left = max(max(a >> 23u, 1u), ey) - ey;
   var m = ((a & 0x7fffffu) | select(0u, 0x800000u, a >= 0x800000u)) % my;
-  while (left > 0u && m != 0u) {
+  while (left > 0u) {
     let step = min(left, 8u);
     m = (m << step) % my;
     left -= step;
   }
-  if (m == 0u) { return f32_from_bits(sign); }
   let shift = min(countLeadingZeros(m) - 8u, ey - 1u);
-  return f32_from_bits(sign | (((ey - shift - 1u) << 23u) + (m << shift)));
+  let r = f32_from_bits(sign | select(((ey - shift - 1u) << 23u) + (m << shift), 0u, m == 0u));
+  let undefined = (a >= 0x7f800000u) | (b > 0x7f800000u) | (b == 0u);
+  return select(select(r, x, a < b), f32_nan(), undefined);
 }
 // The sign is y's, as numpy's mod.
 fn f32_mod(x: f32, y: f32) -> f32 {
   let r = f32_fmod(x, y);
-  if (r == 0.0) { return copy_sign(0.0, y); }
-  return select(r, r + y, (r < 0.0) != (y < 0.0) && !is_nan(r));
+  let moved = select(r, r + y, ((r < 0.0) != (y < 0.0)) & !is_nan(r));
+  return select(moved, copy_sign(0.0, y), r == 0.0);
 }

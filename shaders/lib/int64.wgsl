@@ -36,18 +36,21 @@ fn u64_min(a: vec2<u32>, b: vec2<u32>) -> vec2<u32> { return select(b, a, u64_lt
 
 // Shifts by 64 and more leave nothing but sign bits; the & 31 keeps each 32-bit shift within what WGSL defines.
 fn u64_shl(a: vec2<u32>, s: u32) -> vec2<u32> {
-  if (s >= 64u) { return vec2<u32>(0u); }
-  if (s >= 32u) { return vec2<u32>(0u, a.x << (s & 31u)); }
-  if (s == 0u) { return a; }
-  return vec2<u32>(a.x << s, (a.y << s) | (a.x >> (32u - s)));
+  let low = a.x << (s & 31u);
+  let carry = select(a.x >> ((32u - s) & 31u), 0u, (s & 31u) == 0u);
+  let near = select(vec2<u32>(low, (a.y << (s & 31u)) | carry), vec2<u32>(0u, low), s >= 32u);
+  return select(near, vec2<u32>(0u), s >= 64u);
 }
 fn u64_shr(a: vec2<u32>, s: u32) -> vec2<u32> {
-  if (s >= 64u) { return vec2<u32>(0u); }
-  if (s >= 32u) { return vec2<u32>(a.y >> (s & 31u), 0u); }
-  if (s == 0u) { return a; }
-  return vec2<u32>((a.x >> s) | (a.y << (32u - s)), a.y >> s);
+  let high = a.y >> (s & 31u);
+  let carry = select(a.y << ((32u - s) & 31u), 0u, (s & 31u) == 0u);
+  let near = select(vec2<u32>((a.x >> (s & 31u)) | carry, high), vec2<u32>(high, 0u), s >= 32u);
+  return select(near, vec2<u32>(0u), s >= 64u);
 }
 fn i64_shr(a: vec2<u32>, s: u32) -> vec2<u32> {
-  if (i64_is_negative(a)) { return ~u64_shr(~a, s); }
-  return u64_shr(a, s);
+  let sign = vec2<u32>(select(0u, 0xffffffffu, i64_is_negative(a)));
+  return u64_shr(a ^ sign, s) ^ sign;
+}
+fn u64_leading_zeros(a: vec2<u32>) -> u32 {
+  return select(countLeadingZeros(a.y), 32u + countLeadingZeros(a.x), a.y == 0u);
 }

@@ -1,20 +1,23 @@
 // Division of 64-bit integers (with lib/int64): truncating as in C; a division by zero gives 0, quotient and remainder.
 // (quotient, remainder) of unsigned numbers.
 fn u64_divmod(a: vec2<u32>, b: vec2<u32>) -> vec4<u32> {
-  if ((b.x | b.y) == 0u) { return vec4<u32>(0u); }
-  if ((a.y | b.y) == 0u) { return vec4<u32>(a.x / b.x, 0u, a.x % b.x, 0u); }
-  let zeros = select(countLeadingZeros(a.y), 32u + countLeadingZeros(a.x), a.y == 0u);
-  var rest = u64_shl(a, zeros);
   var q = vec2<u32>(0u);
   var r = vec2<u32>(0u);
-  for (var k = zeros; k < 64u; k++) {
-    let carry = r.y >> 31u;
-    r = vec2<u32>((r.x << 1u) | (rest.y >> 31u), (r.y << 1u) | (r.x >> 31u));
-    rest = u64_shl(rest, 1u);
-    q = u64_shl(q, 1u);
-    if (carry == 1u || !u64_lt(r, b)) {
-      r = i64_sub(r, b);
-      q.x |= 1u;
+  if ((a.y | b.y) == 0u) {
+    if (b.x != 0u) {
+      q.x = a.x / b.x;
+      r.x = a.x % b.x;
+    }
+  } else if ((b.x | b.y) != 0u) {
+    let zeros = u64_leading_zeros(a);
+    var rest = u64_shl(a, zeros);
+    for (var k = zeros; k < 64u; k++) {
+      let carry = r.y >> 31u;
+      r = vec2<u32>((r.x << 1u) | (rest.y >> 31u), (r.y << 1u) | (r.x >> 31u));
+      rest = vec2<u32>(rest.x << 1u, (rest.y << 1u) | (rest.x >> 31u));
+      let fits = (carry == 1u) | !u64_lt(r, b);
+      q = vec2<u32>((q.x << 1u) | select(0u, 1u, fits), (q.y << 1u) | (q.x >> 31u));
+      r = select(r, i64_sub(r, b), fits);
     }
   }
   return vec4<u32>(q, r);

@@ -7,10 +7,7 @@ struct Reduced { r: f32, quadrant: u32 }
 
 fn window(at: u32) -> u32 {
   var table = TWO_OVER_PI;
-  let s = at & 31u;
-  let w = table[at >> 5u];
-  if (s == 0u) { return w; }
-  return (w << s) | (table[(at >> 5u) + 1u] >> (32u - s));
+  return u64_shl(vec2<u32>(table[min((at >> 5u) + 1u, 7u)], table[min(at >> 5u, 7u)]), at & 31u).y;
 }
 
 // The mantissa times the 96 bits of 2/π that are worth less than 4 turns of a quarter: top 2 bits = the quadrant.
@@ -24,17 +21,15 @@ fn reduce_long(a: f32) -> Reduced {
   var f = u64_shl(vec2<u32>(mid.x, top), 2u);
   var q = top >> 30u;
   let negative = (f.y >> 31u) == 1u;
-  if (negative) {
-    f = i64_neg(f);
-    q += 1u;
-  }
+  f = select(f, i64_neg(f), negative);
+  q += select(0u, 1u, negative);
   let zeros = countLeadingZeros(f.y);
   f = u64_shl(f, zeros);
   let r = f32(f.y >> 8u) * bitcast<f32>((103u - zeros) << 23u) * 1.5707963267948966;
   return Reduced(select(r, -r, negative), q & 3u);
 }
 
-// v = quadrant · π/2 + r, |r| ≤ π/4 up to rounding; v is finite.
+// v = quadrant · π/2 + r, |r| ≤ π/4 up to rounding; for finite v.
 fn reduce(v: f32) -> Reduced {
   let a = abs(v);
   var out: Reduced;
@@ -45,8 +40,8 @@ fn reduce(v: f32) -> Reduced {
   } else {
     out = reduce_long(a);
   }
-  if (v < 0.0) { return Reduced(-out.r, (4u - out.quadrant) & 3u); }
-  return out;
+  let negative = v < 0.0;
+  return Reduced(select(out.r, -out.r, negative), select(out.quadrant, 4u - out.quadrant, negative) & 3u);
 }
 
 fn sin_poly(r: f32) -> f32 {
@@ -61,20 +56,14 @@ fn sin_reduced(x: Reduced) -> f32 {
   let v = select(sin_poly(x.r), cos_poly(x.r), (x.quadrant & 1u) == 1u);
   return select(v, -v, x.quadrant >= 2u);
 }
-fn is_unbounded(v: f32) -> bool { return is_nan(v) || is_inf(v); }
-fn f32_sin(v: f32) -> f32 {
-  if (is_unbounded(v)) { return f32_nan(); }
-  return sin_reduced(reduce(v));
-}
+fn f32_sin(v: f32) -> f32 { return select(sin_reduced(reduce(v)), f32_nan(), is_nan(v) | is_inf(v)); }
 fn f32_cos(v: f32) -> f32 {
-  if (is_unbounded(v)) { return f32_nan(); }
   let x = reduce(v);
-  return sin_reduced(Reduced(x.r, (x.quadrant + 1u) & 3u));
+  return select(sin_reduced(Reduced(x.r, (x.quadrant + 1u) & 3u)), f32_nan(), is_nan(v) | is_inf(v));
 }
 fn f32_tan(v: f32) -> f32 {
-  if (is_unbounded(v)) { return f32_nan(); }
   let x = reduce(v);
   let s = sin_poly(x.r);
   let c = cos_poly(x.r);
-  return select(s / c, -c / s, (x.quadrant & 1u) == 1u);
+  return select(select(s / c, -c / s, (x.quadrant & 1u) == 1u), f32_nan(), is_nan(v) | is_inf(v));
 }

@@ -59,6 +59,19 @@ def test_every_opset(name: str) -> None:
             check_node(name, [a, b], opset=opset)
 
 
+def test_every_opset_of_the_others() -> None:
+    f, i = np.array([-2.5, 0, np.inf, np.nan], np.float32), np.array([1, 5, 9, 200], np.uint8)
+    cases: list[tuple[str, list[Array], dict[str, object]]] = [
+        ("Mod", [i, i[::-1].copy()], {}), ("BitShift", [i, i], {"direction": "LEFT"}),
+        ("BitwiseAnd", [i, i[::-1].copy()], {}),
+        ("BitwiseNot", [i], {}), ("IsNaN", [f], {}), ("IsInf", [f], {}), ("Not", [f > 0], {}),
+        ("Where", [f > 0, f, f[::-1].copy()], {}),
+    ]  # fmt: skip
+    for name, inputs, attrs in cases:
+        for opset in (o for o in versions(name) if o <= 27):
+            check_node(name, inputs, attrs, opset=opset, symbolic=False)
+
+
 @pytest.mark.parametrize("fmod", [0, 1])
 def test_float_mod_is_exact(fmod: int) -> None:
     normal = SPECIAL[~(np.abs(SPECIAL) < 1e-37) | (SPECIAL == 0)]

@@ -50,7 +50,7 @@ def convert(b: Builder, out: Value, x: Value) -> None:
         b.alias(out, x)
         return
     text = conversion(source, target)
-    use = ("int64", "convert") if "32_from" in text or "64_from_f32" in text else ("int64",) if "i64_" in text else ()
+    use = ("int64", "convert") if "f32_" in text or "_f32" in text else ("int64",) if "i64_" in text else ()
     launch(b, out, {"x": x}, Formula(f"return {text};", use), "cast")
 
 
@@ -58,4 +58,6 @@ def conversion(source: DType, target: DType) -> str:
     """WGSL that turns `x` of one type into another (needs lib/int64 and lib/convert)."""
     if source in T.FLOATS and target == T.U32:
         return "i64_from_f32(x).x"
+    if source == T.U32 and target in T.FLOATS:
+        return "f32_from_u32(x)"
     return _CONVERT.get((kind(source), kind(target)), "x")

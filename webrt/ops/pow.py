@@ -14,7 +14,7 @@ _FLOAT = ("nan", "float", "pow")
 
 # The exponent as an f32 and whether it is odd, for integer exponents of a float base.
 _EXPONENT = {
-    "i": ("f32(b)", "(bitcast<u32>(b) & 1u) == 1u"), "u": ("f32(b)", "(b & 1u) == 1u"),
+    "i": ("f32(b)", "(bitcast<u32>(b) & 1u) == 1u"), "u": ("f32_from_u32(b)", "(b & 1u) == 1u"),
     "l": ("f32_from_i64(b)", "(b.x & 1u) == 1u"), "m": ("f32_from_u64(b)", "(b.x & 1u) == 1u"),
 }  # fmt: skip
 # The exponent as 64 bits and whether it is negative, for an integer base.
