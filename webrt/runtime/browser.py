@@ -245,8 +245,8 @@ async def prepare() -> None:
         _device[:] = [e]
 
 
-def open_device() -> BrowserDevice:
-    """The page's device, one for all sessions.
+def open_device(options: Mapping[str, Any] | None = None) -> BrowserDevice:
+    """The page's device, one for all sessions: the browser chooses it, whatever `options` of the native devices say.
 
     Raises NoAdapter, and DeviceError where the browser cannot wait inside a call and `prepare` was not awaited before.
     """
