@@ -86,7 +86,7 @@ def _on_device(index: int, node: Node, target: Target) -> Placed:
         raise node.declined
     for v in [*node.given(), *node.outputs]:
         if v is not None and (v.dtype is None or not v.dtype.on_device):
-            raise UnsupportedType(f"{v.name!r} is {v.dtype or 'no tensor'}, which devices do not hold")
+            raise UnsupportedType(f"devices hold no {v.dtype or 'sequences, optionals or maps'}")
         if v is not None and v.shape is None:
             raise NotConstant(f"the rank of {v.name!r} is not known before the run", wanted=v.name, roots=v.roots)
     builder = Builder(target, f"{index}.{node.op_type}")
