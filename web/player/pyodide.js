@@ -1,6 +1,6 @@
 /**
  * What webrt/runtime/browser.py calls: a run is one crossing of the border, plus one per host segment. Tensors cross as
- * lists [name, dtype, dims, data]: data are bytes, a GPUBuffer, or null for a value that Python has by that name.
+ * lists [name, dtype, dims, data]: data are bytes, a GPUBuffer, or undefined for a value that Python has by that name.
  */
 
 import { loadPlan, openDevice } from "../player.js";
@@ -70,7 +70,7 @@ function fromWire([name, dtype, dims, data]) {
 function toWire([name, value]) {
   const { dtype, dims, data } = value;
   if (value.dispose) return [name, dtype, dims, value];
-  if (!ArrayBuffer.isView(data)) return [name, dtype, dims, null];
+  if (!ArrayBuffer.isView(data)) return [name, dtype, dims, undefined];
   return [name, dtype, dims, new Uint8Array(data.buffer, data.byteOffset, data.byteLength)];
 }
 

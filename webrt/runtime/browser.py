@@ -123,6 +123,7 @@ class BrowserSession:
         if self._loaded is None:
             with raising():
                 self._loaded = await self._loading
+                self._before = _counters(self._loaded.session.counters)
 
     def run(
         self,
