@@ -1,4 +1,5 @@
-// asin, acos and atan (with lib/nan and lib/float): WGSL's own may be off by 4096 ULP. Polynomials from Cephes (asinf.c, atanf.c).
+// asin, acos and atan (with lib/nan and lib/float): WGSL's own may be off by 4096 ULP.
+// Polynomials from Cephes (asinf.c, atanf.c).
 fn asin_poly(a: f32, z: f32) -> f32 {
   return a + a * z * (1.6666752422e-1 + z * (7.4953002686e-2 + z * (4.5470025998e-2 + z * (2.4181311049e-2 + z * 4.2163199048e-2))));
 }

@@ -9,10 +9,10 @@ import pytest
 
 from tests.kernels.elementwise_values import INTEGERS, Array, floats, integers
 from tests.kernels.harness import check_node, node_model, oracle
-from webrt.ops.activation import _ACTIVATIONS
-from webrt.ops.unary import _UNARY
+from webrt.ops.activation import ACTIVATIONS
+from webrt.ops.unary import UNARY
 
-NAMES = sorted({n for n, e in _UNARY.items() if "f" in e[1]} | set(_ACTIVATIONS) | {"Relu", "Gelu", "Shrink", "Clip"})
+NAMES = sorted({n for n, e in UNARY.items() if "f" in e[1]} | set(ACTIVATIONS) | {"Relu", "Gelu", "Shrink", "Clip"})
 # The first opset at which the operator takes the type, where it is later than 22.
 NEWER = {"Swish": 24}
 

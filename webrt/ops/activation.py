@@ -11,6 +11,7 @@ from webrt.errors import UnsupportedOp
 from webrt.ir import Node, Value
 from webrt.lowering import Builder, LowerFn, op
 from webrt.ops.elementwise import Formula, first_shape, fits_into, kind, launch, pick
+from webrt.ops.view import element_type
 from webrt.schemas import MS_DOMAIN
 
 _ACTIVATION = ("nan", "float", "activation")
@@ -21,7 +22,7 @@ _GELU = "0.5 * v * (1.0 + f32_erf(v * 0.7071067811865476))"
 _GELU_TANH = "0.5 * v * (1.0 + f32_tanh(0.7978845608028654 * v * (1.0 + 0.044715 * v * v)))"
 
 # Operator → (first opset, body over `x` for floats, attributes that it reads, files of shaders/lib/).
-_ACTIVATIONS: dict[str, tuple[int, str, tuple[str, ...], tuple[str, ...]]] = {
+ACTIVATIONS: dict[str, tuple[int, str, tuple[str, ...], tuple[str, ...]]] = {
     "Sigmoid": (6, "return f32_sigmoid(x);", (), _ACTIVATION),
     "LeakyRelu": (6, "return select(x, alpha * x, x < 0.0);", ("alpha",), ()),
     "ThresholdedRelu": (10, "return select(0.0, x, x > alpha);", ("alpha",), ()),
@@ -43,7 +44,7 @@ def _read(*attributes: str) -> str:
 
 
 def _lowering(name: str) -> LowerFn:
-    _, body, attributes, use = _ACTIVATIONS[name]
+    _, body, attributes, use = ACTIVATIONS[name]
 
     def lower(n: Node, b: Builder) -> None:
         params: dict[str, Dim | float] = {a: float(n.attr(a)) for a in attributes}
@@ -53,7 +54,7 @@ def _lowering(name: str) -> LowerFn:
     return lower
 
 
-for _name, _entry in _ACTIVATIONS.items():
+for _name, _entry in ACTIVATIONS.items():
     op(_name, since=_entry[0], shape=first_shape)(_lowering(_name))
 
 
@@ -130,8 +131,7 @@ def shrink(n: Node, b: Builder) -> None:
         return
     if bias != int(bias) or limit < 0:
         raise UnsupportedOp("Shrink of integers by a fraction, or with lambd < 0")
-    assert x.dtype is not None
-    numbers = {k: b.constant(np.array(int(v), x.dtype.name)) for k, v in (("bias", bias), ("lambd", limit))}
+    numbers = {k: b.constant(np.array(int(v), element_type(x).name)) for k, v in (("bias", bias), ("lambd", limit))}
     launch(b, n.output(), {"x": x, **numbers}, Formula(text), "shrink")
 
 

@@ -10,7 +10,7 @@ from webrt.ops.elementwise import Formula, first_shape, launch, pick
 _FLOAT_BITS = ("nan", "float")
 
 # Operator → (first opset, formula by class of arithmetic, files of shaders/lib/).
-_UNARY: dict[str, tuple[int, dict[str, str], tuple[str, ...]]] = {
+UNARY: dict[str, tuple[int, dict[str, str], tuple[str, ...]]] = {
     "Abs": (6, {"f": "abs(x)", "i": "abs(x)", "u": "x", "l": "i64_abs(x)", "m": "x"}, ()),
     "Neg": (6, {"f": "-x", "i": "-x", "l": "i64_neg(x)"}, ()),
     "Sign": (
@@ -47,7 +47,7 @@ _UNARY: dict[str, tuple[int, dict[str, str], tuple[str, ...]]] = {
 
 
 def _lowering(name: str) -> LowerFn:
-    _, formulas, use = _UNARY[name]
+    _, formulas, use = UNARY[name]
 
     def lower(n: Node, b: Builder) -> None:
         x = n.input(0)
@@ -56,7 +56,7 @@ def _lowering(name: str) -> LowerFn:
     return lower
 
 
-for _name, _entry in _UNARY.items():
+for _name, _entry in UNARY.items():
     op(_name, since=_entry[0], shape=first_shape)(_lowering(_name))
 
 
