@@ -249,7 +249,7 @@ def _inverse_erf(x: Array) -> Array:
 def linear_regressor(call: Call, x: Array) -> Array:
     """x times coefficients plus intercepts."""
     targets = call.integer("targets")
-    return post_transform(call.text("post_transform"), _linear(call, x, targets)).astype(np.float32)
+    return post_transform(call.text("post_transform", "NONE"), _linear(call, x, targets)).astype(np.float32)
 
 
 def _linear(call: Call, x: Array, targets: int) -> Array:
@@ -278,7 +278,7 @@ def linear_classifier(call: Call, x: Array) -> tuple[Array, Array]:
     if x.dtype == object:
         raise UnsupportedType("LinearClassifier takes numbers")
     scores = _linear(call, x, classes)
-    name = call.text("post_transform")
+    name = call.text("post_transform", "NONE")
     if classes == 1:
         chosen = _one_score_label(labels, scores[:, 0])
         if labels.size == 2:

@@ -45,8 +45,8 @@ class PreparedNode:
         try:
             schema = schemas.get_schema(node.op_type, self.opset, domain)
             local = _local_function(node, functions)
-            if local is None and schema is not None:
-                _check_counts(node, schema)
+            if local is None:
+                _check_schema(node, schema, domain)
             self._same = _same_type_groups(node, schema) if local is None else ()
             self.call = _make_call(node, domain, self.opset, opsets, functions, None if local else schema)
             self._run = _implementation(node, self.call, opsets, functions, local, schema)
@@ -90,7 +90,7 @@ class PreparedNode:
 
     def _check_types(self, inputs: Sequence[HostValue]) -> None:
         for group in self._same:
-            dtypes = {inputs[i].dtype for i in group if isinstance(inputs[i], np.ndarray)}  # type: ignore[union-attr]
+            dtypes = {v.dtype for v in (inputs[i] for i in group) if isinstance(v, np.ndarray)}
             if len(dtypes) > 1 and not all(d.kind in "OUS" for d in dtypes):
                 names = " and ".join(sorted(str(d) for d in dtypes))
                 raise UnsupportedType(f"inputs {list(group)} must share one element type, got {names}; insert a Cast")
@@ -121,13 +121,19 @@ def _local_function(node: NodeProto, functions: Functions) -> FunctionProto | No
     return None
 
 
-def _check_counts(node: NodeProto, schema: OpSchema) -> None:
+def _check_schema(node: NodeProto, schema: OpSchema | None, domain: str) -> None:
+    """Raises UnsupportedOp for an operator that the opset lacks, InvalidModel for a wrong number of values."""
+    if schema is None:
+        newest = schemas.get_schema(node.op_type, 10**6, domain)
+        since = f"it exists from opset {newest.since_version} on" if newest else "onnx and webrt know no such operator"
+        raise UnsupportedOp(f"the opset has no such operator, {since}; convert the model, or pass a model function")
     given = len(node.input)
     while given and not node.input[given - 1]:
         given -= 1
-    if not schema.min_input <= given <= schema.max_input:
+    if len(node.input) < schema.min_input or given > schema.max_input:
+        most = "any number" if OpSchema.is_infinite(schema.max_input) else schema.max_input
         raise InvalidModel(
-            f"{given} inputs given, the operator takes {schema.min_input} to {schema.max_input}; re-export the model"
+            f"{given} inputs given, the operator takes {schema.min_input} to {most}; re-export the model"
         )
     if len(node.output) > schema.max_output:
         raise InvalidModel(

@@ -51,7 +51,7 @@ def svm_regressor(call: Call, x: Array) -> Array:
     score = score + _numbers(call, "rho")[0]
     if call.integer("one_class"):
         score = np.where(score > 0, 1.0, -1.0)
-    return post_transform(call.text("post_transform"), np.asarray(score[:, None], np.float32)).astype(np.float32)
+    return post_transform(call.text("post_transform", "NONE"), np.asarray(score[:, None], np.float32)).astype(np.float32)
 
 
 @op("SVMClassifier", domain=ML)
@@ -75,7 +75,7 @@ def svm_classifier(call: Call, x: Array) -> tuple[Array, Array]:
 
 
 def _written(call: Call, scores: Array, classes: int, pairs: int) -> Array:
-    name = call.text("post_transform")
+    name = call.text("post_transform", "NONE")
     if scores.shape[1] > 1 or classes != 2 or pairs != 1 or name == "PROBIT":
         return post_transform(name, scores).astype(np.float32)
     return post_transform(name, np.concatenate([-scores, scores], 1)).astype(np.float32)

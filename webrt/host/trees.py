@@ -139,10 +139,10 @@ def tree_regressor(call: Call, x: Array) -> Array:
     """Leaf weights combined over the trees."""
     targets = call.integer("n_targets", 1)
     values = _rows(x)
-    total, _ = _forest(call, "target").scores(values, targets, call.text("aggregate_function"), values.dtype)
+    total, _ = _forest(call, "target").scores(values, targets, call.text("aggregate_function", "SUM"), values.dtype)
     base = _pick(call, "base_values")
     total = total + base.astype(total.dtype) if base.size else total
-    return post_transform(call.text("post_transform"), np.asarray(total)).astype(np.float32)
+    return post_transform(call.text("post_transform", "NONE"), np.asarray(total)).astype(np.float32)
 
 
 @op("TreeEnsembleClassifier", domain=ML)
@@ -150,7 +150,7 @@ def tree_classifier(call: Call, x: Array) -> tuple[Array, Array]:
     """The label of the best class for each row, and the scores."""
     labels = class_labels(call, "classlabels_strings", "classlabels_int64s")
     forest, values = _forest(call, "class"), _rows(x)
-    base, name = _pick(call, "base_values"), call.text("post_transform")
+    base, name = _pick(call, "base_values"), call.text("post_transform", "NONE")
     total, _ = forest.scores(values, max(labels.size, 2), "SUM", np.float32)
     used = np.unique(forest.leaf_target)
     if labels.size > 2 or used.size != 1 or base.size > 1:
