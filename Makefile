@@ -9,12 +9,13 @@ SITE ?= site
 PYTEST_ARGS ?=
 PYTEST := $(BIN)/python -m pytest -n 2 --dist loadgroup
 
-.PHONY: help system venv demo test test-long lint format site bench wheel clean
+.PHONY: help system venv demo test test-long conformance lint format site bench wheel clean
 
 help:
 	@echo "make demo       read a picture of text natively and in a browser page"
 	@echo "make test       lint, types, layers and all tests (under 25 minutes on 2 cores)"
 	@echo "make test-long  the tests marked long as well"
+	@echo "make conformance  the node cases again; writes their counts and docs/operators.md"
 	@echo "make lint       ruff, mypy --strict, import-linter"
 	@echo "make site       a static folder with the page and all it needs, in $(SITE)/"
 	@echo "make bench      benchmarks"
@@ -50,6 +51,10 @@ test: lint
 
 test-long: lint
 	$(PYTEST) $(PYTEST_ARGS)
+
+conformance: venv
+	$(PYTEST) tests/conformance --conformance-json tests/conformance/conformance.json --deselect tests/conformance/test_report.py
+	$(BIN)/python -m tests.conformance.report
 
 site: venv
 	$(BIN)/webrt site $(SITE)

@@ -126,8 +126,8 @@ def same(got: Any, want: Any, what: str, rtol: float | None = None, atol: float 
 
 @lru_cache(maxsize=1)
 def expected() -> dict[str, Any]:
-    """`expected.toml`, each case → reason: `cpu`, `metadata`, `fails`, `random` (values are drawn), `rounded` (the case's
-    own values have few digits)."""
+    """`expected.toml`, each case → reason: `cpu`, `metadata`, `fails`, `random` (values are drawn), `rounded` (the
+    case's own values have few digits)."""
     with EXPECTED.open("rb") as f:
         data = tomllib.load(f)
     return {k: {n: reason for reason, names in data.get(k, {}).items() for n in names} for k in KEYS}

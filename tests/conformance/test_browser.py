@@ -2,11 +2,15 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+
 import pytest
 
 from tests.conformance import cases as C
 from tests.web.driver import Player
 from webrt.errors import PlacementError
+
+RecordProperty = Callable[[str, object], None]
 
 pytestmark = pytest.mark.xdist_group("browser")
 
@@ -23,7 +27,7 @@ def device(player: Player) -> int:
 
 
 @pytest.mark.parametrize("name", ON_DEVICE)
-def test_browser(name: str, player: Player, device: int) -> None:
+def test_browser(name: str, player: Player, device: int, record_property: RecordProperty) -> None:
     """The values that the browser gives; what is wholly on WebGPU really dispatched or copied there."""
     case = C.cases()[name]
     session = player.load(C.compile_case(case), device)
@@ -32,8 +36,11 @@ def test_browser(name: str, player: Player, device: int) -> None:
         counters = session.counters
     finally:
         session.release()
+    kind = C.expected_kind(name)
+    counts = {k: counters[k] for k in ("dispatches", "copies")}
+    record_property("conformance", {"device": "browser", "case": name, "op": case.op, "kind": kind, **counts})
     C.compare(case, [got[o["name"]] for o in session.outputs])
-    if C.expected_kind(name) == "webgpu":
+    if kind == "webgpu":
         assert counters["dispatches"] + counters["copies"] > 0
 
 

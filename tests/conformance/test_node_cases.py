@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+
 import numpy as np
 import pytest
 
@@ -9,6 +11,7 @@ from tests.conformance import cases as C
 from tests.conformance.run import run_native, run_null
 
 NAMES = sorted(C.cases())
+RecordProperty = Callable[[str, object], None]
 
 
 def test_all_cases_are_there() -> None:
@@ -42,11 +45,13 @@ def test_null(name: str) -> None:
 
 
 @pytest.mark.parametrize("name", [n for n in NAMES if n not in C.expected()["fails"]])
-def test_native(name: str) -> None:
+def test_native(name: str, record_property: RecordProperty) -> None:
     """The values of a native run, and that what is wholly on WebGPU really dispatched or copied there."""
     case = C.cases()[name]
     result = run_native(case)
     assert result.kind == C.expected_kind(name)
+    counts = {"dispatches": result.dispatches, "copies": result.copies, "host_nodes": result.host_nodes}
+    record_property("conformance", {"device": "native", "case": name, "op": case.op, "kind": result.kind, **counts})
     if result.kind == "webgpu":
         assert result.dispatches + result.copies > 0
         assert result.host_nodes == 0

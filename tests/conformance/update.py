@@ -1,4 +1,4 @@
-"""Writes expected.toml from what happens: `python -m tests.conformance.update`. Read the difference before you commit it."""
+"""Writes expected.toml from what happens: `python -m tests.conformance.update`. Read the difference before a commit."""
 
 from __future__ import annotations
 
