@@ -31,8 +31,8 @@ def _pads_and_sizes(
         pads = pads if mode != "VALID" else [0] * (2 * rank)
         return pads[:rank], [f - pads[i] - pads[i + rank] for i, f in enumerate(full)]
     total = [max(f - n, 0) for f, n in zip(full, sizes)]
-    less = mode == "SAME_UPPER" or (call.opset < 11 and mode != "SAME_LOWER")
-    return [t // 2 if less else t - t // 2 for t in total], sizes
+    # The text of opset 1 has the two halves the other way round; later texts and ONNX Runtime agree on this.
+    return [t // 2 if mode == "SAME_UPPER" else t - t // 2 for t in total], sizes
 
 
 def transpose_convolve(call: Call, x: Array, w: Array) -> Array:

@@ -6,6 +6,7 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 import numpy as np
+import onnx
 from onnx import AttributeProto, FunctionProto, NodeProto
 from onnx.defs import OpSchema
 
@@ -124,8 +125,9 @@ def _local_function(node: NodeProto, functions: Functions) -> FunctionProto | No
 def _check_schema(node: NodeProto, schema: OpSchema | None, domain: str) -> None:
     """Raises UnsupportedOp for an operator that the opset lacks, InvalidModel for a wrong number of values."""
     if schema is None:
-        newest = schemas.get_schema(node.op_type, 10**6, domain)
-        since = f"it exists from opset {newest.since_version} on" if newest else "onnx and webrt know no such operator"
+        history = onnx.defs.get_all_schemas_with_history()
+        first = min((s.since_version for s in history if (s.name, s.domain) == (node.op_type, domain)), default=0)
+        since = f"it exists from opset {first} on" if first else "onnx and webrt know no such operator"
         raise UnsupportedOp(f"the opset has no such operator, {since}; convert the model, or pass a model function")
     given = len(node.input)
     while given and not node.input[given - 1]:
