@@ -23,7 +23,7 @@ def _kernel(call: Call, x: Array, vectors: Array, kind: str) -> Array:
         raise ShapeError(f"{x.shape[1]} features, the support vectors have {vectors.shape[1]}; they must agree")
     gamma, offset, degree = (*call.floats("kernel_params"), 0.0, 0.0, 0.0)[:3]
     if kind == "RBF":
-        return np.exp(-gamma * np.square(x[:, None] - vectors).sum(2))
+        return np.asarray(np.exp(-gamma * np.square(x[:, None] - vectors).sum(2)))
     dot = x @ vectors.T
     if kind == "LINEAR":
         return np.asarray(dot)
@@ -51,7 +51,8 @@ def svm_regressor(call: Call, x: Array) -> Array:
     score = score + _numbers(call, "rho")[0]
     if call.integer("one_class"):
         score = np.where(score > 0, 1.0, -1.0)
-    return post_transform(call.text("post_transform", "NONE"), np.asarray(score[:, None], np.float32)).astype(np.float32)
+    column = np.asarray(score[:, None], np.float32)
+    return post_transform(call.text("post_transform", "NONE"), column).astype(np.float32)
 
 
 @op("SVMClassifier", domain=ML)
