@@ -1,4 +1,4 @@
-"""Plans for tests of the run half: the table of bad plans, and small plans over hand-written kernels."""
+"""The table of bad plans: each is a few edits of one good plan."""
 
 from __future__ import annotations
 
@@ -7,7 +7,8 @@ import json
 from pathlib import Path
 from typing import Any
 
-TABLE: dict[str, Any] = json.loads(Path(__file__).with_name("unit").joinpath("bad_plans.json").read_text(encoding="utf-8"))
+_FILE = Path(__file__).parent / "unit" / "bad_plans.json"
+TABLE: dict[str, Any] = json.loads(_FILE.read_text(encoding="utf-8"))
 
 
 def edited(edits: list[list[Any]]) -> str:

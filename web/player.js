@@ -11,9 +11,11 @@
  * `data` may be null for a value that never meets a device: the host then keeps it by name, for the same run.
  */
 
-import { DeviceError, DeviceLost, PlacementError } from "./player/common.js";
+import { DeviceError, PlacementError } from "./player/common.js";
+import { shareDevice } from "./player/device.js";
 import { sizeText } from "./player/dims.js";
-import { Gpu, shareDevice } from "./player/gpu.js";
+import { Gpu } from "./player/gpu.js";
+import { pipelineOf } from "./player/kernels.js";
 import { Memory } from "./player/memory.js";
 import { Resolver, nameOf, placesOf } from "./player/resolve.js";
 import { Run } from "./player/run.js";
@@ -22,7 +24,8 @@ import { Source, readPlan } from "./player/source.js";
 export * from "./player/common.js";
 export { evaluate } from "./player/dims.js";
 export { GpuTensor } from "./player/feeds.js";
-export { checkKernels, openDevice } from "./player/gpu.js";
+export { openDevice } from "./player/device.js";
+export { checkKernels } from "./player/kernels.js";
 export { parsePlan } from "./player/plan.js";
 
 const MAX_FRAMES = 8;
@@ -181,7 +184,7 @@ export class Session {
     for (const { step, i } of steps) {
       const index = this.resolver.chosen[i][0];
       if (kernels.has(index)) continue;
-      kernels.set(index, this.gpu.pipeline(this.plan.kernels[index], this.resolver.where(step)));
+      kernels.set(index, pipelineOf(this.gpu, this.plan.kernels[index], this.resolver.where(step)));
     }
     let done = 0;
     await Promise.all([...kernels.values()].map(async (made) => {

@@ -15,7 +15,6 @@ from webrt.errors import PlanError
 from webrt.target import BASE
 
 
-
 def loaded(edits: list[list[Any]]) -> P.Plan:
     return P.plan_from_json(edited(edits))
 

@@ -1,23 +1,22 @@
-"""player.js in Chromium: the tables that it shares with Python, runs against the native device, counters, and errors."""
+"""player.js in Chromium: the tables that it shares with Python, runs against the native device, counters, tensors."""
 
 from __future__ import annotations
 
+import itertools
 import json
-import re
 from pathlib import Path
 from typing import Any
 
 import numpy as np
-import onnx
 import pytest
 from onnx import parser
 
 from tests.kernels.harness import device
 from tests.plans import TABLE, edited
 from tests.web.driver import Player
-from webrt.compiler.compile import CompileOptions, compile_model
-from webrt.errors import InputError, KernelError, PlanError, ShapeError, TargetError, WebrtError
-from webrt.plan import Plan, dump
+from webrt.compiler.compile import compile_model
+from webrt.errors import InputError, PlanError, ShapeError
+from webrt.plan import Plan, save
 from webrt.runtime.session import Session
 
 pytestmark = pytest.mark.xdist_group("chromium")
@@ -26,20 +25,23 @@ CASES = json.loads((Path(__file__).parents[1] / "unit" / "dim_cases.json").read_
 BIG = 2**53 + 1
 
 
-def compiled(text: str, **options: Any) -> Plan:
+def compiled(text: str) -> Plan:
     model = parser.parse_model(f'<ir_version: 8, opset_import: ["" : 17]> {text}')
-    onnx.checker.check_model(model)
-    return compile_model(model.SerializeToString(), CompileOptions(**options))
+    return compile_model(model.SerializeToString())
 
 
 @pytest.fixture(scope="module")
 def chain() -> Plan:
     """Several kernels over a free batch, with a constant."""
     return compiled(
-        "agraph (float[n, 4] x) => (float[n, 4] y, float[n, 4] z)"
-        " <float[4] w = {1.0, -2.0, 3.0, 0.5}>"
+        "agraph (float[n, 4] x) => (float[n, 4] y, float[n, 4] z) <float[4] w = {1.0, -2.0, 3.0, 0.5}>"
         " { a = Add(x, w)  b = Relu(a)  y = Mul(b, a)  z = Sub(y, w) }"
     )
+
+
+@pytest.fixture(scope="module")
+def integers() -> Plan:
+    return compiled("agraph (int64[n] a, int64[n] b) => (int64[n] y) { y = Add(a, b) }")
 
 
 def values(*shape: int, seed: int = 0) -> np.ndarray[Any, Any]:
@@ -54,8 +56,7 @@ def native(plan: Plan, feeds: dict[str, Any]) -> dict[str, Any]:
 def same(got: dict[str, Any], expected: dict[str, Any]) -> None:
     assert list(got) == list(expected)
     for name, want in expected.items():
-        assert got[name].dtype == want.dtype
-        assert got[name].shape == want.shape
+        assert (got[name].dtype, got[name].shape) == (want.dtype, want.shape)
         np.testing.assert_allclose(got[name], want, rtol=1e-4, atol=1e-5)
 
 
@@ -109,4 +110,125 @@ def test_second_identical_run_creates_nothing_and_is_one_submit(player: Player, 
     assert after["submits"] - before["submits"] == 1
     assert after["dispatches"] - before["dispatches"] == len(chain.steps)
     assert after["written"] - before["written"] == x.nbytes
+    session.release()
+
+
+def test_slots_grow_by_half_again(player: Player, chain: Plan) -> None:
+    session = player.load(chain)
+    created = []
+    for n in range(100, 160, 10):
+        x = values(n, 4, seed=n)
+        same(session.run({"x": x}), native(chain, {"x": x}))
+        created.append(session.counters["created"])
+    grown = [b - a for a, b in itertools.pairwise(created)]
+    assert grown[0] > 0
+    assert grown[1:4] == [0, 0, 0]
+    same(session.run({"x": values(100, 4)}), native(chain, {"x": values(100, 4)}))
+    assert session.counters["created"] == created[-1]
+    session.release()
+
+
+def test_release_frees_everything(player: Player, chain: Plan) -> None:
+    session = player.load(chain)
+    session.run({"x": values(3, 4)})
+    assert session.counters["buffers"] > 0
+    counters = session.release()
+    assert (counters["buffers"], counters["bytes"]) == (0, 0)
+    session.release()
+    with pytest.raises(Exception, match="the session was released"):
+        session.run({"x": values(3, 4)})
+
+
+def test_int64_is_exact(player: Player, integers: Plan) -> None:
+    session = player.load(integers)
+    a = np.array([BIG, -BIG, 2**63 - 1, -(2**63), 0], np.int64)
+    b = np.array([1, -1, 0, 0, -1], np.int64)
+    assert session.run({"a": a, "b": b})["y"].tolist() == (a + b).tolist()
+    texts = {"bigints": [str(BIG)], "bare": True}
+    assert session.run({"a": texts, "b": {"list": [1], "bare": True}})["y"].tolist() == [BIG + 1]
+    for wrong in (2**53, 0.5, "1", None, True):
+        with pytest.raises(InputError, match="input 'b': element 0 of the list"):
+            session.run({"a": texts, "b": {"list": [wrong], "bare": True}})
+    with pytest.raises(InputError, match="element 0"):
+        session.run({"a": {"bigints": [str(2**63)], "bare": True}, "b": texts})
+    session.release()
+
+
+def test_zero_sizes(player: Player, chain: Plan) -> None:
+    session = player.load(chain)
+    got = session.run({"x": values(0, 4)})
+    assert got["y"].shape == (0, 4)
+    same(session.run({"x": values(2, 4)}), native(chain, {"x": values(2, 4)}))
+    assert session.run({"x": values(0, 4)})["z"].size == 0
+    session.release()
+
+
+def test_all_element_types_pass_through(player: Player) -> None:
+    types = ("float32", "float16", "int8", "uint8", "int16", "uint16", "int32", "uint32", "int64", "uint64", "bool")
+    names = {"float32": "float"}
+    for name in types:
+        onnx_name = names.get(name, name)
+        plan = compiled(f"agraph ({onnx_name}[n] x) => ({onnx_name}[m] y) {{ y = Concat<axis = 0>(x, x) }}")
+        session = player.load(plan)
+        x = np.array([0, 1, 1, 0, 1, 1, 1], name)
+        y = session.run({"x": x})["y"]
+        assert (y.dtype, y.tolist()) == (x.dtype, [*x.tolist(), *x.tolist()])
+        session.release()
+
+
+def test_outputs_by_name(player: Player, chain: Plan) -> None:
+    session = player.load(chain)
+    x = values(2, 4)
+    assert list(session.run({"x": x}, outputs=["z"])) == ["z"]
+    assert list(session.run({"x": x}, outputs=[])) == []
+    with pytest.raises(InputError, match="there is no output 'q'; the outputs are y, z"):
+        session.run({"x": x}, outputs=["q"])
+    session.release()
+
+
+def test_tensors_stay_on_the_device_and_may_be_fed(player: Player, chain: Plan) -> None:
+    session = player.load(chain)
+    x = values(3, 4)
+    expected = native(chain, {"x": x})
+    before = session.counters["read"]
+    handed = session.run({"x": x}, location="gpu")
+    assert session.counters["read"] == before
+    mixed = session.run({"x": {"tensor": handed["y"]["tensor"]}}, location={"y": "gpu"})
+    same({"z": mixed["z"]}, {"z": native(chain, {"x": expected["y"]})["z"]})
+    again = session.run({"x": {"tensor": handed["y"]["tensor"]}})
+    same(again, native(chain, {"x": expected["y"]}))
+    for tensor in (handed["y"], handed["z"], mixed["y"]):
+        player.call("dispose", tensor=tensor["tensor"])
+    assert session.release()["buffers"] == 0
+
+
+def test_a_file_arrives_over_http(player: Player, chain: Plan, files: Path, base_url: str) -> None:
+    rng = np.random.default_rng(3)
+    weights = rng.standard_normal((700, 1100)).astype(np.float32)
+    model = parser.parse_model(
+        '<ir_version: 8, opset_import: ["" : 17]> agraph (float[700] x) => (float[1100] y) { y = MatMul(x, w) }'
+    )
+    tensor = model.graph.initializer.add()
+    tensor.name, tensor.data_type, tensor.raw_data = "w", 1, weights.tobytes()
+    tensor.dims.extend(weights.shape)
+    plan = compile_model(model)
+    save(plan, files / "large.webrt")
+    session = player.load(f"{base_url}large.webrt")
+    assert session.progress[1:] == [session.progress[2]] * 2
+    x = values(700)
+    np.testing.assert_allclose(session.run({"x": x})["y"], x @ weights, rtol=1e-3, atol=1e-3)
+    session.release()
+
+
+def test_runs_take_turns(player: Player, chain: Plan) -> None:
+    session = player.load(chain)
+    answers = player.page.evaluate(
+        """async ([session, feeds]) => {
+          const run = (x) => webrtCall("run", JSON.stringify({ session, feeds: { x }, options: {} }));
+          return Promise.all(feeds.map(run));
+        }""",
+        [session.number, [{"list": [k] * 4 * k, "dims": [k, 4]} for k in range(1, 6)]],
+    )
+    for k, answer in enumerate(answers, 1):
+        assert answer["value"]["y"]["dims"] == [k, 4]
     session.release()

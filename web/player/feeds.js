@@ -137,6 +137,13 @@ export class GpuTensor {
     return nbytesOf(this.dtype, this.dims);
   }
 
+  /** The elements, read back. */
+  async read() {
+    this.#gpu.alive();
+    const [bytes] = await this.#gpu.read([{ buffer: this.#buffer, offset: 0, nbytes: this.nbytes }]);
+    return typed(this.dtype, bytes);
+  }
+
   dispose() {
     this.#gpu.free(this.#buffer);
   }

@@ -1,60 +1,6 @@
 /** A WebGPU device: errors by name, counters, and commands that are recorded until a submit is due. */
 
-import {
-  DeviceError, DeviceLost, KernelError, NoAdapter, OutOfMemory, TargetError, WebrtError, padded, roundUp,
-} from "./common.js";
-
-const RAISED = [
-  "maxStorageBuffersPerShaderStage", "maxUniformBufferBindingSize", "maxStorageBufferBindingSize", "maxBufferSize",
-  "maxComputeWorkgroupStorageSize", "maxComputeInvocationsPerWorkgroup", "maxComputeWorkgroupSizeX",
-  "maxComputeWorkgroupSizeY", "maxComputeWorkgroupSizeZ", "maxComputeWorkgroupsPerDimension",
-];
-const FEATURES = ["subgroups", "shader-f16", "timestamp-query"];
-
-let shared = null;
-
-/** A device with all that the adapter offers of the limits and features that plans ask for. Raises NoAdapter. */
-export async function openDevice() {
-  if (!globalThis.navigator?.gpu) {
-    throw new NoAdapter("this browser has no WebGPU here; use a current Chrome, Edge, Firefox or Safari, over https");
-  }
-  const adapter = await navigator.gpu.requestAdapter({ powerPreference: "high-performance" });
-  if (!adapter) throw new NoAdapter("the browser found no WebGPU adapter; switch on hardware acceleration");
-  const limits = RAISED.filter((name) => adapter.limits[name] !== undefined);
-  try {
-    return await adapter.requestDevice({
-      requiredFeatures: FEATURES.filter((f) => adapter.features.has(f)),
-      requiredLimits: Object.fromEntries(limits.map((name) => [name, adapter.limits[name]])),
-    });
-  } catch (e) {
-    throw new NoAdapter(`the adapter gives no device (${e.message}); load the page again`);
-  }
-}
-
-/** The device that sessions share unless one is given; it goes when the last of them is released. */
-export async function shareDevice() {
-  shared ??= { device: openDevice(), users: 0 };
-  const mine = shared;
-  const forget = () => { if (shared === mine) shared = null; };
-  mine.users += 1;
-  try {
-    const device = await mine.device;
-    device.lost.then(forget);
-    const leave = () => {
-      mine.users -= 1;
-      if (mine.users === 0) {
-        forget();
-        device.destroy();
-      }
-    };
-    return { device, leave };
-  } catch (e) {
-    forget();
-    throw e;
-  }
-}
-
-const pipelinesOf = new WeakMap();
+import { DeviceError, DeviceLost, OutOfMemory, TargetError, WebrtError, padded, roundUp } from "./common.js";
 
 /** A GPUDevice with counters, errors by name, and commands that are recorded until a submit is due. */
 export class Gpu {
@@ -67,6 +13,7 @@ export class Gpu {
   #pass = null;
   #pipeline = null;
   #staging = null;
+  #closed = false;
   #ids = 0;
   #lost = "";
 
@@ -201,74 +148,50 @@ export class Gpu {
       this.submit();
       return ranges.map(() => new ArrayBuffer(0));
     }
-    const staging = this.#stagingOf(total);
+    const staging = this.#takeStaging(total);
     let at = 0;
     for (const r of ranges) {
       if (!r.nbytes) continue;
       this.#encoder ??= this.device.createCommandEncoder();
       this.#endPass();
-      this.#encoder.copyBufferToBuffer(r.buffer.handle, r.offset, staging, at, roundUp(r.nbytes, 4));
+      this.#encoder.copyBufferToBuffer(r.buffer.handle, r.offset, staging.handle, at, roundUp(r.nbytes, 4));
       at += roundUp(r.nbytes, 8);
     }
     this.submit();
-    await staging.mapAsync(GPUMapMode.READ, 0, total);
-    const mapped = staging.getMappedRange(0, total);
-    at = 0;
-    const out = ranges.map((r) => {
+    try {
+      await staging.handle.mapAsync(GPUMapMode.READ, 0, total);
+      return this.#copyOut(staging.handle.getMappedRange(0, total), ranges);
+    } finally {
+      staging.handle?.unmap();
+      this.#giveStaging(staging);
+    }
+  }
+
+  #copyOut(mapped, ranges) {
+    let at = 0;
+    this.counters.read += ranges.reduce((sum, r) => sum + r.nbytes, 0);
+    return ranges.map((r) => {
       const start = at;
       at += roundUp(r.nbytes, 8);
       return mapped.slice(start, start + r.nbytes);
     });
-    staging.unmap();
-    this.counters.read += ranges.reduce((sum, r) => sum + r.nbytes, 0);
-    return out;
   }
 
-  /** A pipeline with an explicit layout; equal texts share one per device. Raises KernelError. */
-  pipeline(kernel, where) {
-    if (!pipelinesOf.has(this.device)) pipelinesOf.set(this.device, new Map());
-    const made = pipelinesOf.get(this.device);
-    const code = dialect(kernel);
-    if (!made.has(code)) {
-      this.counters.pipelines += 1;
-      made.set(code, this.#makePipeline(kernel, code));
-      made.get(code).catch(() => made.delete(code));
-    }
-    return made.get(code).catch((e) => { throw e instanceof KernelText ? new KernelError(e.message, where) : e; });
-  }
-
-  async #makePipeline({ name, layout: { words, access } }, code) {
-    const storage = { r: "read-only-storage", w: "storage" };
-    const types = [...(words ? ["uniform"] : []), ...[...access].map((a) => storage[a])];
-    const first = words ? 0 : 1;
-    const entries = types.map((type, i) => ({
-      binding: i + first, visibility: GPUShaderStage.COMPUTE, buffer: { type },
-    }));
-    this.device.pushErrorScope("validation"); // the pipeline's rejection says the same
-    const module = this.device.createShaderModule({ label: name, code });
-    const layout = this.device.createBindGroupLayout({ entries });
-    const whole = this.device.createPipelineLayout({ bindGroupLayouts: [layout] });
-    const made = this.device.createComputePipelineAsync({
-      label: name, layout: whole, compute: { module, entryPoint: "main" },
-    });
-    this.device.popErrorScope().catch(() => null);
-    try {
-      return { handle: await made, layout, first };
-    } catch (e) {
-      this.alive();
-      throw new KernelText(name, code, e.message, (await module.getCompilationInfo()).messages);
-    }
-  }
-
-  #stagingOf(nbytes) {
-    if (this.#staging && this.#staging.nbytes < nbytes) {
-      this.free(this.#staging);
-      this.#staging = null;
-    }
+  /** The read-back buffer, kept from run to run; another one while it is mapped. */
+  #takeStaging(nbytes) {
+    const kept = this.#staging;
+    this.#staging = null;
+    if (kept?.nbytes >= nbytes) return kept;
+    this.free(kept);
     const { maxBufferSize } = this.target.limits;
     const size = Math.max(4096, nbytes, Math.min(Math.ceil(nbytes * 1.5), maxBufferSize - 16));
-    this.#staging ??= this.alloc(size, "read-back", GPUBufferUsage.MAP_READ | GPUBufferUsage.COPY_DST);
-    return this.#staging.handle;
+    return this.alloc(size, "read-back", GPUBufferUsage.MAP_READ | GPUBufferUsage.COPY_DST);
+  }
+
+  #giveStaging(staging) {
+    const keep = !this.#closed && !(this.#staging?.nbytes >= staging.nbytes);
+    this.free(keep ? this.#staging : staging);
+    if (keep) this.#staging = staging;
   }
 
   #endPass() {
@@ -277,44 +200,9 @@ export class Gpu {
   }
 
   close() {
+    this.#closed = true;
     this.drop();
     this.free(this.#staging);
     this.#staging = null;
   }
-}
-
-/** Tint wants `enable subgroups;`, which naga refuses, so plans carry no such line. */
-function dialect(kernel) {
-  const features = kernel.requires?.features ?? [];
-  const enables = [["shader-f16", "enable f16;\n"], ["subgroups", "enable subgroups;\n"]];
-  return enables.filter(([f]) => features.includes(f)).map(([, line]) => line).join("") + kernel.wgsl;
-}
-
-/** A refusal of WGSL before it is known for which node. */
-class KernelText extends Error {
-  constructor(name, code, text, messages) {
-    const errors = messages.filter((m) => m.type === "error");
-    const said = errors.map((m) => `${m.lineNum}:${m.linePos} ${m.message}`).join("\n") || text;
-    super(`the device refused the kernel '${name}':\n${said}\n${excerpt(code, errors[0]?.lineNum ?? 1)}`);
-  }
-}
-
-function excerpt(code, line, around = 4) {
-  const lines = code.split("\n").map((text, i) => `${i + 1 === line ? ">" : " "}${String(i + 1).padStart(4)} ${text}`);
-  return lines.slice(Math.max(0, line - 1 - around), line + around).join("\n");
-}
-
-/** Compiles kernels { name, wgsl, requires }; returns { name, messages: ["line:column text"], missing: [features] }. */
-export async function checkKernels(kernels, device) {
-  const on = device ?? await openDevice();
-  return Promise.all(kernels.map(async (kernel) => {
-    const missing = (kernel.requires?.features ?? []).filter((f) => !on.features.has(f));
-    if (missing.length) return { name: kernel.name, messages: [], missing };
-    on.pushErrorScope("validation"); // the messages say the same
-    const module = on.createShaderModule({ label: kernel.name, code: dialect(kernel) });
-    on.popErrorScope();
-    const { messages } = await module.getCompilationInfo();
-    const errors = messages.filter((m) => m.type === "error");
-    return { name: kernel.name, messages: errors.map((m) => `${m.lineNum}:${m.linePos} ${m.message}`), missing };
-  }));
 }

@@ -1,0 +1,89 @@
+/** Kernels as pipelines, and what the browser's compiler says of them. */
+
+import { KernelError } from "./common.js";
+import { openDevice } from "./device.js";
+
+const pipelinesOf = new WeakMap();
+
+/**
+ * A pipeline { handle, layout, first } with an explicit layout, for a Gpu; equal texts share one per device. `where` is
+ * the node and operator for a KernelError.
+ */
+export async function pipelineOf(gpu, kernel, where) {
+  if (!pipelinesOf.has(gpu.device)) pipelinesOf.set(gpu.device, new Map());
+  const made = pipelinesOf.get(gpu.device);
+  const code = dialect(kernel);
+  if (!made.has(code)) {
+    gpu.counters.pipelines += 1;
+    made.set(code, makePipeline(gpu, kernel, code));
+    made.get(code).catch(() => made.delete(code));
+  }
+  try {
+    return await made.get(code);
+  } catch (e) {
+    throw e instanceof Refused ? new KernelError(e.message, where) : e;
+  }
+}
+
+async function makePipeline(gpu, { name, layout: { words, access } }, code) {
+  const storage = { r: "read-only-storage", w: "storage" };
+  const types = [...(words ? ["uniform"] : []), ...[...access].map((a) => storage[a])];
+  const first = words ? 0 : 1;
+  const entries = types.map((type, i) => ({
+    binding: i + first, visibility: GPUShaderStage.COMPUTE, buffer: { type },
+  }));
+  gpu.device.pushErrorScope("validation"); // the pipeline's rejection says the same
+  const module = gpu.device.createShaderModule({ label: name, code });
+  const layout = gpu.device.createBindGroupLayout({ entries });
+  const whole = gpu.device.createPipelineLayout({ bindGroupLayouts: [layout] });
+  const made = gpu.device.createComputePipelineAsync({
+    label: name, layout: whole, compute: { module, entryPoint: "main" },
+  });
+  gpu.device.popErrorScope().catch(() => null);
+  try {
+    return { handle: await made, layout, first };
+  } catch (e) {
+    gpu.alive();
+    throw new Refused(name, code, e.message, (await module.getCompilationInfo()).messages);
+  }
+}
+
+/** Tint wants `enable subgroups;`, which naga refuses, so plans carry no such line. */
+function dialect(kernel) {
+  const features = kernel.requires?.features ?? [];
+  const enables = [["shader-f16", "enable f16;\n"], ["subgroups", "enable subgroups;\n"]];
+  return enables.filter(([f]) => features.includes(f)).map(([, line]) => line).join("") + kernel.wgsl;
+}
+
+/** A refusal of WGSL before it is known for which node. */
+class Refused extends Error {
+  constructor(name, code, text, messages) {
+    const errors = messages.filter((m) => m.type === "error");
+    const said = errors.map((m) => `${m.lineNum}:${m.linePos} ${m.message}`).join("\n") || text;
+    super(`the device refused the kernel '${name}':\n${said}\n${excerpt(code, errors[0]?.lineNum ?? 1)}`);
+  }
+}
+
+function excerpt(code, line, around = 4) {
+  const lines = code.split("\n").map((text, i) => `${i + 1 === line ? ">" : " "}${String(i + 1).padStart(4)} ${text}`);
+  return lines.slice(Math.max(0, line - 1 - around), line + around).join("\n");
+}
+
+/** Compiles kernels { name, wgsl, requires }; returns { name, messages: ["line:column text"], missing: [features] }. */
+export async function checkKernels(kernels, device) {
+  const on = device ?? await openDevice();
+  const said = await Promise.all(kernels.map((kernel) => checkKernel(kernel, on)));
+  if (!device) on.destroy();
+  return said;
+}
+
+async function checkKernel(kernel, on) {
+  const missing = (kernel.requires?.features ?? []).filter((f) => !on.features.has(f));
+  if (missing.length) return { name: kernel.name, messages: [], missing };
+  on.pushErrorScope("validation"); // the messages say the same
+  const module = on.createShaderModule({ label: kernel.name, code: dialect(kernel) });
+  on.popErrorScope();
+  const { messages } = await module.getCompilationInfo();
+  const errors = messages.filter((m) => m.type === "error");
+  return { name: kernel.name, messages: errors.map((m) => `${m.lineNum}:${m.linePos} ${m.message}`), missing };
+}

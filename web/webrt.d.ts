@@ -1,0 +1,165 @@
+/** Types of webrt.js, and of player.js, all of which webrt.js exports too. */
+
+export type TensorType =
+  | "float32" | "float64" | "float16" | "bfloat16" | "bool" | "string"
+  | "int8" | "uint8" | "int16" | "uint16" | "int32" | "uint32" | "int64" | "uint64";
+
+export type TensorData =
+  | Float32Array | Float64Array | Int8Array | Uint8Array | Int16Array | Uint16Array | Int32Array | Uint32Array
+  | BigInt64Array | BigUint64Array | string[];
+
+/** A file of a plan: its URL, bytes, a Blob, a Response or a stream. */
+export type Source = string | URL | ArrayBuffer | ArrayBufferView | Blob | Response | ReadableStream<Uint8Array>;
+
+/** What is fed: a typed array or list where the dims are known, else `{ data, dims }`, or a tensor on the GPU. */
+export type Feed =
+  | TensorData
+  | readonly (number | bigint | boolean)[]
+  | { data: TensorData | readonly (number | bigint | boolean)[]; dims?: readonly number[]; dtype?: TensorType }
+  | { buffer: GPUBuffer; dtype: TensorType; dims: readonly number[] }
+  | GpuTensor;
+
+export interface PlainTensor {
+  dtype: TensorType;
+  dims: number[];
+  data: TensorData;
+}
+
+export interface LoadOptions {
+  /** Stays the caller's; by default all sessions share one of the player's. */
+  device?: GPUDevice;
+  /** Runs host steps of these indices; `data` may be null for a value that never meets a device. */
+  host?: (steps: number[], inputs: Record<string, PlainTensor>) => Promise<Record<string, PlainTensor>>;
+  fetch?: (url: string | URL) => Promise<Response>;
+  onProgress?: (stage: "download" | "pipelines", done: number, total: number) => void;
+}
+
+export interface RunOptions {
+  outputs?: readonly string[];
+  location?: Location | Record<string, Location>;
+}
+
+type Location = "cpu" | "gpu";
+
+export interface ValueDescription {
+  name: string;
+  dtype: TensorType | "";
+  /** Numbers, names and expressions of free sizes; null where the rank is not known. */
+  shape: (number | string)[] | null;
+}
+
+export interface PlacedNode {
+  node: string;
+  op: string;
+  provider: string;
+  how: string;
+  reason: string;
+  bytes: number | null;
+}
+
+export interface Counters {
+  buffers: number;
+  bytes: number;
+  created: number;
+  pipelines: number;
+  bindGroups: number;
+  submits: number;
+  dispatches: number;
+  copies: number;
+  written: number;
+  read: number;
+}
+
+export class Session {
+  private constructor();
+  readonly inputs: ValueDescription[];
+  readonly outputs: ValueDescription[];
+  readonly placement: PlacedNode[];
+  readonly counters: Counters;
+  run(feeds: Record<string, Feed>, options?: RunOptions & { location?: "cpu" }): Promise<Record<string, PlainTensor>>;
+  run(feeds: Record<string, Feed>, options: RunOptions): Promise<Record<string, PlainTensor | GpuTensor>>;
+  release(): void;
+}
+
+/** A tensor in device memory; may be fed to any session of its device. */
+export class GpuTensor {
+  private constructor();
+  readonly device: GPUDevice;
+  readonly buffer: GPUBuffer;
+  readonly dtype: TensorType;
+  readonly dims: number[];
+  readonly nbytes: number;
+  read(): Promise<TensorData>;
+  dispose(): void;
+}
+
+export interface KernelText {
+  name: string;
+  wgsl: string;
+  requires?: { features?: readonly string[]; limits?: Record<string, number> };
+}
+
+export function loadPlan(file: Source, options?: LoadOptions): Promise<Session>;
+export function openDevice(): Promise<GPUDevice>;
+export function checkKernels(
+  kernels: readonly KernelText[],
+  device?: GPUDevice,
+): Promise<{ name: string; messages: string[]; missing: string[] }[]>;
+export function evaluate(program: readonly unknown[], known: ReadonlyMap<string, number>): (number | null)[];
+export function parsePlan(json: string): object;
+
+export class WebrtError extends Error {
+  readonly what: string;
+  readonly node: string;
+  readonly op: string;
+  readonly opset: number | null;
+  readonly inputs: string;
+}
+export class PlanError extends WebrtError {}
+export class PlacementError extends WebrtError {}
+export class TargetError extends WebrtError {}
+export class KernelError extends WebrtError {}
+export class InputError extends WebrtError {}
+export class ModelError extends WebrtError {}
+export class ShapeError extends ModelError {}
+export class UnsupportedType extends ModelError {}
+export class DeviceError extends WebrtError {}
+export class NoAdapter extends DeviceError {}
+export class DeviceLost extends DeviceError {}
+export class OutOfMemory extends DeviceError {}
+
+/** A tensor under onnxruntime-web's names. */
+export class Tensor {
+  constructor(type: TensorType, data: TensorData | readonly (number | bigint | boolean)[], dims?: readonly number[]);
+  readonly type: TensorType;
+  /** undefined where the tensor is on the GPU: `await tensor.getData()`. */
+  readonly data: TensorData | undefined;
+  readonly dims: readonly number[];
+  readonly size: number;
+  readonly location: "cpu" | "gpu-buffer";
+  readonly gpuBuffer: GPUBuffer | undefined;
+  getData(): Promise<TensorData>;
+  dispose(): void;
+}
+
+export interface SessionOptions extends LoadOptions {
+  preferredOutputLocation?: "cpu" | "gpu-buffer" | Record<string, "cpu" | "gpu-buffer">;
+}
+
+export interface ValueMetadata {
+  name: string;
+  type: TensorType | "";
+  shape: (number | string)[] | null;
+}
+
+/** A session under onnxruntime-web's names. */
+export class InferenceSession {
+  private constructor();
+  static create(source: Source, options?: SessionOptions): Promise<InferenceSession>;
+  readonly inputNames: string[];
+  readonly outputNames: string[];
+  readonly inputMetadata: ValueMetadata[];
+  readonly outputMetadata: ValueMetadata[];
+  run(feeds: Record<string, Tensor | Feed>, fetches?: readonly string[]): Promise<Record<string, Tensor>>;
+  release(): Promise<void>;
+}
