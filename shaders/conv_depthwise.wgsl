@@ -1,49 +1,67 @@
 //! bindings x w bias * out:w
-//! params batches channels multiplier outer columns lines runs width plane out_width *
-//! consts CHUNK
-//! fns outer_source inner_source tap_row epilogue
+//! params images channels multiplier rows columns bands runs *
+//! consts WHOLE BAND RUN DILATION_1 DILATION_2 STRIDE_1 STRIDE_2
+//! fns add_taps epilogue
 //! use index
 
-// A convolution in which every output channel reads one input channel: 8 neighbouring pixels of one row per invocation.
-// w is [output channel, tap]; `lines` counts the rows of the kernel, each `runs` runs of CHUNK taps; tap_row adds one run.
-// outer_source(o, tap) is where the input's row for output row o starts in its plane, negative in the padding;
-// inner_source(column, tap) is the position in that row for an output column.
+// A convolution in which every output channel reads one input channel: 2 rows of 4 pixels per invocation.
+// add_taps(sum, block) is unrolled over BAND × RUN elements of the kernel: all of it (WHOLE), else blocks are walked.
+// w is [output channel, tap]. Axes are 0 (depth), 1 (height) and 2 (width).
 
-struct Pixels { low: vec4<Out>, high: vec4<Out> }
+struct Tile { top: vec4<Out>, bottom: vec4<Out> }
 
-fn pixel(line: u32, at: i32) -> Out {
-  return select(Out(), load_x(line + u32(at)), at >= 0 && at < i32(p.width));
+// `plane` is where the input's plane starts, `y` and `x` the place of the block's first element, `w` its weight's index.
+struct Block { plane: u32, y: i32, x: i32, w: u32 }
+
+fn line_start(block: Block, y: i32) -> u32 {
+  return block.plane + u32(y * i32(p.size_2) + block.x);
 }
 
-fn store1(row: u32, column: u32, v: Out) {
-  if (column < p.out_width) { out[row + column] = epilogue(v, row + column); }
+fn pixel(i: u32, inside: bool) -> Out {
+  return select(Out(), load_x(i), inside);
+}
+
+fn store1(start: u32, column: u32, v: Out) {
+  if (column < p.out_2) { out[start + column] = epilogue(v, start + column); }
+}
+
+fn store4(start: u32, column: u32, v: vec4<Out>) {
+  store1(start, column, v.x); store1(start, column + 1u, v.y);
+  store1(start, column + 2u, v.z); store1(start, column + 3u, v.w);
 }
 
 @compute @workgroup_size(64)
 fn main(@builtin(workgroup_id) group: vec3<u32>, @builtin(num_workgroups) groups: vec3<u32>, @builtin(local_invocation_index) local: u32) {
   var tile = flat_index(group, groups, local);
-  let column = tile % p.columns * 8u; tile /= p.columns;
-  let row = tile % p.outer; tile /= p.outer;
-  if (tile >= p.batches * p.channels) { return; }
+  let column = tile % p.columns * 4u; tile /= p.columns;
+  let row = tile % p.rows * 2u; tile /= p.rows;
+  let depth = tile % p.out_0; tile /= p.out_0;
+  if (tile >= p.images * p.channels) { return; }
   let channel = tile % p.channels;
-  let plane = (tile / p.channels * (p.channels / p.multiplier) + channel / p.multiplier) * p.plane;
-  var sum = Pixels(vec4<Out>(load_bias(channel)), vec4<Out>(load_bias(channel)));
-  for (var line = 0u; line < p.lines; line++) {
-    let source = outer_source(row, line * CHUNK * p.runs);
-    if (source < 0) { continue; }
-    for (var run = 0u; run < p.runs; run++) {
-      let tap = (line * p.runs + run) * CHUNK;
-      let weights = (channel * p.lines * p.runs + line * p.runs + run) * CHUNK;
-      sum = tap_row(sum, plane + u32(source), inner_source(column, tap), weights);
+  var sum = Tile(vec4<Out>(load_bias(channel)), vec4<Out>(load_bias(channel)));
+  var block: Block;
+  block.plane = (tile / p.channels * (p.channels / p.multiplier) + channel / p.multiplier) * p.size_0 * p.size_1 * p.size_2;
+  block.y = i32(row * STRIDE_1 - p.pad_1);
+  block.x = i32(column * STRIDE_2 - p.pad_2);
+  block.w = channel * p.kernel_0 * p.kernel_1 * p.kernel_2;
+  if (WHOLE) {
+    sum = add_taps(sum, block);
+  } else {
+    for (var k = 0u; k < p.kernel_0 * p.bands * p.runs; k++) {
+      let run = k % p.runs;
+      let band = k / p.runs % p.bands;
+      let layer = k / (p.runs * p.bands);
+      let z = i32(depth * p.stride_0 + layer * p.dilation_0 - p.pad_0);
+      if (z < 0 || z >= i32(p.size_0)) { continue; }
+      var part = block;
+      part.plane += u32(z) * p.size_1 * p.size_2;
+      part.y += i32(band * BAND * DILATION_1);
+      part.x += i32(run * RUN * DILATION_2);
+      part.w += (layer * p.kernel_1 + band * BAND) * p.kernel_2 + run * RUN;
+      sum = add_taps(sum, part);
     }
   }
-  let start = (tile * p.outer + row) * p.out_width;
-  store1(start, column, sum.low.x);
-  store1(start, column + 1u, sum.low.y);
-  store1(start, column + 2u, sum.low.z);
-  store1(start, column + 3u, sum.low.w);
-  store1(start, column + 4u, sum.high.x);
-  store1(start, column + 5u, sum.high.y);
-  store1(start, column + 6u, sum.high.z);
-  store1(start, column + 7u, sum.high.w);
+  let start = ((tile * p.out_0 + depth) * p.out_1 + row) * p.out_2;
+  store4(start, column, sum.top);
+  if (row + 1u < p.out_1) { store4(start + p.out_2, column, sum.bottom); }
 }

@@ -1,18 +1,36 @@
 //! bindings x w bias * out:w
-//! params batches groups blocks outer columns channels out_channels taps plane width step out_width *
+//! params images groups blocks outer columns image_size out_channels taps links hop width step out_width *
+//! consts ALONG_ROW
 //! fns outer_source inner_source load4_w load4_bias epilogue
 //! use index
 
 // A convolution as a sum over taps and channels, without unfolding its input: 8 output channels of 8 pixels of one row
 // in registers, the pixels `columns` apart so that neighbouring invocations read and write neighbours.
-// w is [group, block of 8 output channels, tap, channel, 8]; `outer` counts the rows of one output plane.
-// outer_source(o, tap) is where the input's row for output row o starts in its plane, negative in the padding;
+// A tap is a chain of `links` products, four in an expression: its channels, `hop` elements apart, or where there are
+// few channels the kernel's elements along the row (ALONG_ROW), `hop` apart too; then each channel is a tap of its own.
+// w is [group, block of 8 output channels, tap, link, 8], links padded with zeros to a multiple of 4.
+// outer_source(o, tap) is where the input's row for output row o starts in its image, negative in the padding;
 // inner_source(column, tap) is the position in that row for an output column; that of the next pixel is `step` further.
 
 const OUTSIDE = -0x40000000;
 
-fn pixels(at: vec4<u32>, inside: vec4<bool>) -> vec4<Out> {
-  return select(vec4<Out>(), vec4<Out>(load_x(at.x), load_x(at.y), load_x(at.z), load_x(at.w)), inside);
+struct Line { start: u32, at: vec4<i32>, inside: vec4<bool> }
+
+fn within(at: vec4<i32>) -> vec4<bool> {
+  return (at >= vec4<i32>()) & (at < vec4<i32>(i32(p.width)));
+}
+
+fn line_at(start: u32, first: i32) -> Line {
+  let at = first + i32(p.step) * vec4<i32>(0, 1, 2, 3);
+  return Line(start, at, within(at));
+}
+
+fn pixels(line: Line, link: u32) -> vec4<Out> {
+  let i = bitcast<vec4<u32>>(line.at) + (line.start + link * p.hop);
+  var inside = line.inside;
+  if (ALONG_ROW) { inside = within(line.at + i32(link * p.hop)); }
+  inside &= vec4<bool>(link < p.links);
+  return select(vec4<Out>(), vec4<Out>(load_x(i.x), load_x(i.y), load_x(i.z), load_x(i.w)), inside);
 }
 
 fn store1(row: u32, column: u32, v: Out) {
@@ -24,10 +42,11 @@ fn main(@builtin(workgroup_id) group: vec3<u32>, @builtin(num_workgroups) groups
   var tile = flat_index(group, groups, local);
   let column = tile % p.columns; tile /= p.columns;
   let row = tile % p.outer; tile /= p.outer;
-  let block = tile % p.blocks; tile /= p.blocks;
-  let image = tile;
-  if (image >= p.batches * p.groups) { return; }
+  let block = tile % p.blocks;
+  let image = tile / p.blocks;
+  if (image >= p.images) { return; }
   let packed = image % p.groups * p.blocks + block;
+  let links = (p.links + 3u) & ~3u;
   let bias_low = load4_bias(packed * 8u);
   let bias_high = load4_bias(packed * 8u + 4u);
   var c0 = vec4<Out>(bias_low.x); var d0 = c0;
@@ -39,24 +58,18 @@ fn main(@builtin(workgroup_id) group: vec3<u32>, @builtin(num_workgroups) groups
   var c6 = vec4<Out>(bias_high.z); var d6 = c6;
   var c7 = vec4<Out>(bias_high.w); var d7 = c7;
   for (var tap = 0u; tap < p.taps; tap++) {
-    let line = outer_source(row, tap);
+    let source = outer_source(row, tap);
     let first = inner_source(column, tap);
-    if (line < 0 || first == OUTSIDE) { continue; }
-    let step = i32(p.step);
-    let near = first + step * vec4<i32>(0, 1, 2, 3);
-    let far = first + step * vec4<i32>(4, 5, 6, 7);
-    let near_inside = (near >= vec4<i32>()) & (near < vec4<i32>(i32(p.width)));
-    let far_inside = (far >= vec4<i32>()) & (far < vec4<i32>(i32(p.width)));
-    let start = image * p.channels * p.plane + u32(line);
-    var at = start + bitcast<vec4<u32>>(near);
-    var bt = start + bitcast<vec4<u32>>(far);
-    var wt = (packed * p.taps + tap) * p.channels * 8u;
-    var channel = 0u;
-    for (; channel + 4u <= p.channels; channel += 4u) {
-      let x0 = pixels(at, near_inside); let y0 = pixels(bt, far_inside);
-      let x1 = pixels(at + p.plane, near_inside); let y1 = pixels(bt + p.plane, far_inside);
-      let x2 = pixels(at + 2u * p.plane, near_inside); let y2 = pixels(bt + 2u * p.plane, far_inside);
-      let x3 = pixels(at + 3u * p.plane, near_inside); let y3 = pixels(bt + 3u * p.plane, far_inside);
+    if (source < 0 || first == OUTSIDE) { continue; }
+    let start = image * p.image_size + u32(source);
+    let near = line_at(start, first);
+    let far = line_at(start, first + 4 * i32(p.step));
+    for (var link = 0u; link < links; link += 4u) {
+      let wt = ((packed * p.taps + tap) * links + link) * 8u;
+      let x0 = pixels(near, link + 0u); let y0 = pixels(far, link + 0u);
+      let x1 = pixels(near, link + 1u); let y1 = pixels(far, link + 1u);
+      let x2 = pixels(near, link + 2u); let y2 = pixels(far, link + 2u);
+      let x3 = pixels(near, link + 3u); let y3 = pixels(far, link + 3u);
       let w0 = load4_w(wt + 0u); let w1 = load4_w(wt + 8u); let w2 = load4_w(wt + 16u); let w3 = load4_w(wt + 24u);
       let v0 = load4_w(wt + 4u); let v1 = load4_w(wt + 12u); let v2 = load4_w(wt + 20u); let v3 = load4_w(wt + 28u);
       c0 += w0.x * x0 + w1.x * x1 + w2.x * x2 + w3.x * x3;
@@ -75,16 +88,6 @@ fn main(@builtin(workgroup_id) group: vec3<u32>, @builtin(num_workgroups) groups
       d6 += v0.z * y0 + v1.z * y1 + v2.z * y2 + v3.z * y3;
       c7 += v0.w * x0 + v1.w * x1 + v2.w * x2 + v3.w * x3;
       d7 += v0.w * y0 + v1.w * y1 + v2.w * y2 + v3.w * y3;
-      at += 4u * p.plane; bt += 4u * p.plane; wt += 32u;
-    }
-    for (; channel < p.channels; channel++) {
-      let x = pixels(at, near_inside); let y = pixels(bt, far_inside);
-      let w = load4_w(wt); let v = load4_w(wt + 4u);
-      c0 += w.x * x; d0 += w.x * y; c1 += w.y * x; d1 += w.y * y;
-      c2 += w.z * x; d2 += w.z * y; c3 += w.w * x; d3 += w.w * y;
-      c4 += v.x * x; d4 += v.x * y; c5 += v.y * x; d5 += v.y * y;
-      c6 += v.z * x; d6 += v.z * y; c7 += v.w * x; d7 += v.w * y;
-      at += p.plane; bt += p.plane; wt += 8u;
     }
   }
   var results = array<vec4<Out>, 16>(c0, d0, c1, d1, c2, d2, c3, d3, c4, d4, c5, d5, c6, d6, c7, d7);

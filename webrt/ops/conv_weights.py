@@ -3,6 +3,8 @@ others by a dispatch."""
 
 from __future__ import annotations
 
+import math
+from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
@@ -16,6 +18,27 @@ from webrt.lowering import Builder
 from webrt.ops.vectors import kind
 
 BLOCK = 8
+LINKS = 4
+
+
+@dataclass(frozen=True)
+class Packing:
+    """How weights become [group, block, tap, link, 8]: sizes, and elements between groups, outputs, taps and links."""
+
+    groups: int
+    outs: int
+    taps: int
+    links: int
+    steps: tuple[int, int, int, int]
+
+    @property
+    def blocks(self) -> int:
+        """Blocks of 8 output channels in a group, the last one padded with zeros."""
+        return -(-self.outs // BLOCK)
+
+    @property
+    def shape(self) -> tuple[int, int, int, int, int]:
+        return (self.groups, self.blocks, self.taps, -(-self.links // LINKS) * LINKS, BLOCK)
 
 
 def static_sizes(w: Value) -> list[int]:
@@ -26,34 +49,52 @@ def static_sizes(w: Value) -> list[int]:
     return list(shape)
 
 
-def blocks_of(out_channels: int) -> int:
-    """Blocks of 8 output channels in a group, the last one padded with zeros."""
-    return -(-out_channels // BLOCK)
-
-
-def packed_weights(b: Builder, w: Value, groups: int, transposed: bool) -> Value:
-    """[group, block, tap, channel, 8] of [group · out, channel, tap…], transposed of [group · channel, out, tap…]."""
+def by_channel(w: Value, groups: int, transposed: bool) -> Packing:
+    """A link is a channel. Weights are [group · out, channel, tap…], transposed ones [group · channel, out, tap…]."""
     first, second, *kernel = static_sizes(w)
-    taps = int(np.prod(kernel, dtype=np.int64))
-    channels, outs = (first // groups, second) if transposed else (second, first // groups)
-    blocks = blocks_of(outs)
+    taps = math.prod(kernel)
+    if transposed:
+        channels, outs = first // groups, second
+        return Packing(groups, outs, taps, channels, (channels * outs * taps, taps, 1, outs * taps))
+    outs, channels = first // groups, second
+    return Packing(groups, outs, taps, channels, (outs * channels * taps, channels * taps, 1, taps))
+
+
+def along_row(w: Value, groups: int) -> Packing:
+    """A link is an element of the kernel's last axis, a tap a channel's line of the kernel."""
+    first, channels, *kernel = static_sizes(w)
+    taps, links = channels * math.prod(kernel[:-1]), kernel[-1]
+    return Packing(groups, first // groups, taps, links, (first // groups * taps * links, taps * links, links, 1))
+
+
+def packed_weights(b: Builder, w: Value, pack: Packing) -> Value:
+    """The weights in the packing's order, of the weights' own type."""
     if w.const is not None:
-        array: np.ndarray[Any, Any] = w.const.reshape(groups, channels, outs, taps) if transposed else w.const
-        array = array.transpose(0, 2, 1, 3) if transposed else array.reshape(groups, outs, channels, taps)
-        array = np.pad(array, ((0, 0), (0, blocks * BLOCK - outs), (0, 0), (0, 0)))
-        array = array.reshape(groups, blocks, BLOCK, channels, taps).transpose(0, 1, 4, 3, 2)
-        return b.constant(array, w.dtype)
-    out = b.temp(kind(w), (groups, blocks, taps, channels, BLOCK))
-    forward, backward = "(group * p.outs + o) * p.channels + channel", "(group * p.channels + channel) * p.outs + o"
+        return b.constant(_packed(np.ascontiguousarray(w.const), pack), w.dtype)
+    out = b.temp(kind(w), pack.shape)
     lines = [
-        f"let channel = i / {BLOCK}u % p.channels; var rest = i / {BLOCK}u / p.channels;",
+        f"let link = i / {BLOCK}u % p.padded; var rest = i / {BLOCK}u / p.padded;",
         "let tap = rest % p.taps; rest /= p.taps;",
         f"let o = rest % p.blocks * {BLOCK}u + i % {BLOCK}u; let group = rest / p.blocks;",
-        f"if (o >= p.outs) {{ return Out(); }} return load_w(({backward if transposed else forward}) * p.taps + tap);",
+        "if (o >= p.outs || link >= p.links) { return Out(); }",
+        "return load_w(group * p.group_step + o * p.out_step + tap * p.tap_step + link * p.link_step);",
     ]
-    params: dict[str, Dim | float] = {"channels": channels, "outs": outs, "taps": taps, "blocks": blocks}
+    names = ("group_step", "out_step", "tap_step", "link_step")
+    params: dict[str, Dim | float] = {
+        "outs": pack.outs, "taps": pack.taps, "blocks": pack.blocks, "links": pack.links, "padded": pack.shape[3],
+        **dict(zip(names, pack.steps)),
+    }  # fmt: skip
     b.map(out, "\n".join(lines), reads={"w": w}, params=params, name="conv_weights")
     return out
+
+
+def _packed(w: np.ndarray[Any, Any], pack: Packing) -> np.ndarray[Any, Any]:
+    steps = tuple(w.itemsize * s for s in pack.steps)
+    seen = np.lib.stride_tricks.as_strided(w, (pack.groups, pack.outs, pack.taps, pack.links), steps, writeable=False)
+    groups, blocks, taps, links, _ = pack.shape
+    out = np.zeros((groups, blocks * BLOCK, taps, links), w.dtype)
+    out[:, : pack.outs, :, : pack.links] = seen
+    return out.reshape(groups, blocks, BLOCK, taps, links).transpose(0, 1, 3, 4, 2)
 
 
 def packed_bias(b: Builder, bias: Value | None, dtype: DType, groups: int, outs: int, block: int = BLOCK) -> Value:
