@@ -70,7 +70,7 @@ class Loader:
             from webrt.host import CpuProvider
 
             self._host = CpuProvider()
-        return devices.open_session(plan, self.device, self._host)
+        return devices.open_session(plan, self.device, self._host, self.options.progress)
 
     def report(self, plan: Plan) -> None:
         """One line on who runs what; a warning where a preferred provider did not take every node."""
@@ -137,6 +137,9 @@ class Loader:
         providers = ("cpu",) if names[0] == CPU else tuple({WEBGPU: "webgpu", CPU: "cpu"}[n] for n in names)
         if not isinstance(self.device, NullDevice):
             more["target"] = self.device.target
+        progress = self.options.progress
+        if progress is not None:
+            more["progress"] = lambda stage, done, total: progress("compile", done, total)
         level = _LEVELS[GraphOptimizationLevel(self.options.graph_optimization_level)]
         free = self.options.free_dimensions
         return CompileOptions(level=level, providers=providers, free_dims=free, strict=self.strict, **more)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from enum import IntEnum
 from typing import Any, TypeAlias
@@ -38,6 +38,8 @@ class SessionOptions:
     """Options of an InferenceSession; names and meanings are ONNX Runtime's. Any other attribute is an AttributeError.
 
     `log_severity_level`: 0 verbose, 1 info, 2 warning, 3 error, 4 fatal; messages below it are not logged.
+    `progress(stage, done, total)` (webrt's own) is called while a session is made: stage "compile", and in a page
+    "download" (bytes of constants) and "pipelines".
     `intra_op_num_threads` and `inter_op_num_threads` are accepted and have no effect.
 
     Config entries that webrt reads ("0" or "1", or a path):
@@ -54,12 +56,14 @@ class SessionOptions:
         "intra_op_num_threads",
         "log_severity_level",
         "optimized_model_filepath",
+        "progress",
     )
 
     def __init__(self) -> None:
         self.graph_optimization_level = GraphOptimizationLevel.ORT_ENABLE_ALL
         self.optimized_model_filepath: str | os.PathLike[str] = ""
         self.log_severity_level = 2
+        self.progress: Callable[[str, int, int], None] | None = None
         self.intra_op_num_threads = 0
         self.inter_op_num_threads = 0
         self._entries: dict[str, str] = {}

@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import sys
 import threading
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from typing import TYPE_CHECKING, Any, TypeAlias
 
 from webrt.errors import InputError
@@ -55,13 +55,15 @@ def open_device(options: Mapping[str, Any]) -> NativeDevice | BrowserDevice:
         return device
 
 
-def open_session(plan: Plan, device: AnyDevice, host: HostProvider | None) -> AnySession:
-    """A session of the device's own kind. Raises what that kind raises."""
+def open_session(
+    plan: Plan, device: AnyDevice, host: HostProvider | None, progress: Callable[[str, int, int], None] | None = None
+) -> AnySession:
+    """A session of the device's own kind; in a page it reports its loading. Raises what that kind raises."""
     if isinstance(device, (NativeDevice, NullDevice)):
         return Session(plan, device, host)
     from webrt.runtime.browser import BrowserSession
 
-    return BrowserSession(plan, device, host)
+    return BrowserSession(plan, device, host, progress)
 
 
 async def prepare() -> None:
