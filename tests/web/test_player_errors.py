@@ -1,0 +1,289 @@
+"""player.js in Chromium with what is wrong: files, targets, kernels, feeds, devices, and plans with host steps."""
+
+from __future__ import annotations
+
+import dataclasses
+import json
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+from playwright.sync_api import BrowserContext
+
+from tests.web.driver import Player, pack, unpack
+from tests.web.test_player import compiled, values
+from webrt.errors import (
+    DeviceLost,
+    InputError,
+    KernelError,
+    NoAdapter,
+    PlacementError,
+    PlanError,
+    ShapeError,
+    TargetError,
+    UnsupportedType,
+)
+from webrt.host import CpuProvider
+from webrt.plan import Kernel, Plan, ValueInfo, dump, load
+from webrt.runtime.host_steps import HostSteps
+
+pytestmark = pytest.mark.xdist_group("chromium")
+
+CHAIN = (
+    "agraph (float[n, 4] x) => (float[n, 4] y) <float[4] w = {1.0, -2.0, 3.0, 0.5}>"
+    " { a = Add(x, w)  b = Relu(a)  y = Mul(b, a) }"
+)
+HOST = (
+    "agraph (float[n] x) => (float[m] y, int64[1, k] nz, float[n] e)"
+    " { a = Abs(x)  nz = NonZero(a)  e = Exp(a)  u = Unique(e)  y = Log(u) }"
+)
+
+
+@pytest.fixture(scope="module")
+def plan() -> Plan:
+    return compiled(CHAIN)
+
+
+def changed(plan: Plan, **parts: Any) -> Plan:
+    return dataclasses.replace(plan, **parts)
+
+
+def test_files_cut_short_are_refused(player: Player, plan: Plan, files: Path, base_url: str) -> None:
+    data = dump(plan)
+    start = len(data) - 16
+    for cut in (0, 1, 7, 8, 9, 100, start - 200, start - 1, start, start + 1, len(data) - 1):
+        with pytest.raises(PlanError, match="cut short"):
+            player.load(data[:cut])
+        (files / "cut.webrt").write_bytes(data[:cut])
+        with pytest.raises(PlanError, match="cut short"):
+            player.load(f"{base_url}cut.webrt")
+    session = player.load(data)
+    session.release()
+
+
+def test_other_files_are_refused(player: Player, plan: Plan, base_url: str) -> None:
+    with pytest.raises(PlanError, match="header is longer"):
+        player.load(b"\x08\x07\x12\x04onnx" * 100)
+    with pytest.raises(PlanError, match="no webrt plan"):
+        player.load((2).to_bytes(8, "little") + b"{}")
+    with pytest.raises(PlanError, match="no webrt plan"):
+        player.load((4).to_bytes(8, "little") + b"\xff\xfe\x00\x01")
+    with pytest.raises(PlanError, match="another version"):
+        player.load(dump(plan).replace(b'\\"version\\":1', b'\\"version\\":9'))
+    with pytest.raises(PlanError, match="HTTP 404"):
+        player.load(f"{base_url}missing.webrt")
+    with pytest.raises(PlanError, match="cannot be fetched"):
+        player.load("http://127.0.0.1:9/nothing.webrt")
+
+
+def test_feeds_that_do_not_fit_name_the_expected_ones(player: Player, plan: Plan) -> None:
+    session = player.load(plan)
+    x = values(2, 4)
+    wrong: list[tuple[dict[str, Any], str]] = [
+        ({}, r"no value for 'x'; the inputs are x: float32\[n, 4\]"),
+        ({"x": x, "q": x}, "'q' is no input"),
+        ({"x": x.astype(np.int32)}, "it is int32; expected is x: float32"),
+        ({"x": x[0]}, r"rank 1 was given \(\[4\]\)"),
+        ({"x": x[:, :3]}, "axis 1 has size 3 .* 4 is expected"),
+        ({"x": {"list": [1, 2, 3]}}, "3 elements without dims"),
+        ({"x": {"list": [1, 2, 3], "dims": [1, 4]}}, "is not the shape of 3 elements"),
+        ({"x": {"list": [1, 2, 3, 4], "dims": [-1, -4]}}, "its dims are"),
+        ({"x": {"list": [1, 2, 3, "4"], "dims": [1, 4]}}, "element 3 of the list, 4, is no float32"),
+        ({"x": {"dims": [1, 4]}}, "it has no data"),
+    ]
+    for feeds, message in wrong:
+        with pytest.raises(InputError, match=message):
+            session.run(feeds)
+    assert session.run({"x": x})["y"].shape == (2, 4)
+    with pytest.raises(InputError, match='location is "cpu" or "gpu"'):
+        session.run({"x": x}, location="disk")
+    session.release()
+
+
+def test_checks_of_the_plan_refuse_feeds(player: Player, plan: Plan) -> None:
+    program = [*plan.dims, ["eq", [0], 3], ["sub", 1, [len(plan.dims)]], ["floordiv", 12, [0]]]
+    assert plan.dims[0] == ["var", "n"]
+    session = player.load(changed(plan, dims=program, checks=(((len(plan.dims) + 1,), "n must not be 3"),)))
+    with pytest.raises(InputError, match="n must not be 3"):
+        session.run({"x": values(3, 4)})
+    with pytest.raises(InputError, match=r"do not fit the model \(n=0\): a size is divided by zero"):
+        session.run({"x": values(0, 4)})
+    assert session.run({"x": values(4, 4)})["y"].shape == (4, 4)
+    session.release()
+
+
+def test_refused_wgsl_names_kernel_node_and_line(player: Player, plan: Plan) -> None:
+    first = plan.kernels[0]
+    broken = Kernel(
+        first.name, first.wgsl.replace("fn main", "fn nothing() { let a = nowhere; }\n\nfn main"), first.hash
+    )
+    with pytest.raises(
+        KernelError, match=r"(?s)node '.*the device refused the kernel .*unresolved.*\n> *\d+ fn nothing"
+    ):
+        player.load(changed(plan, kernels=(broken, *plan.kernels[1:])))
+
+
+def test_check_kernels_tells_what_tint_says(player: Player, plan: Plan) -> None:
+    good = plan.kernels[0]
+    broken = Kernel("broken", "fn main( {}", "")
+    subgroups = Kernel(
+        "sub", "@compute @workgroup_size(4) fn main() { _ = subgroupAdd(1u); }", "", {"features": ["subgroups"]}
+    )
+    absent = Kernel("absent", "", "", {"features": ["no-such-feature"]})
+    said = player.check_kernels([good, broken, subgroups, absent])
+    assert [s["name"] for s in said] == [good.name, "broken", "sub", "absent"]
+    assert [bool(s["messages"]) for s in said] == [False, True, False, False]
+    assert said[3]["missing"] == ["no-such-feature"]
+
+
+def test_targets_beyond_the_device_are_refused_with_both_numbers(player: Player, plan: Plan) -> None:
+    limits = {**plan.target["limits"], "maxStorageBuffersPerShaderStage": 1000}
+    with pytest.raises(TargetError, match="maxStorageBuffersPerShaderStage 1000; the device .* has 10"):
+        player.load(changed(plan, target={**plan.target, "limits": limits}))
+    target = {**plan.target, "features": ["no-such-feature"]}
+    kernels = tuple(dataclasses.replace(k, requires={"features": ["no-such-feature"]}) for k in plan.kernels)
+    with pytest.raises(TargetError, match="'no-such-feature' is needed"):
+        player.load(changed(plan, target=target, kernels=kernels))
+
+
+def test_the_first_alternative_that_the_device_meets_runs(player: Player, plan: Plan) -> None:
+    step = plan.steps[0]
+    kernel = plan.kernels[step.alternatives[0][0]]  # type: ignore[union-attr]
+    better = dataclasses.replace(kernel, wgsl="not WGSL;" + kernel.wgsl, requires={"features": ["no-such-feature"]})
+    index = len(plan.kernels)
+    both = ((index, *step.alternatives[0][1:]), *step.alternatives)  # type: ignore[union-attr]
+    steps = (dataclasses.replace(step, alternatives=both), *plan.steps[1:])  # type: ignore[call-arg]
+    session = player.load(changed(plan, steps=steps, kernels=(*plan.kernels, better)))
+    assert session.run({"x": values(2, 4)})["y"].shape == (2, 4)
+    session.release()
+
+
+def test_sizes_beyond_the_device_are_refused(player: Player) -> None:
+    plan = compiled("agraph (float[n, 1] x, float[1, m] y) => (float[n, m] z) { z = Add(x, y) }")
+    session = player.load(plan)
+    with pytest.raises(TargetError, match=r"needs \d+ bytes at these sizes; the device .* has maxBufferSize \d+"):
+        session.run({"x": values(100_000, 1), "y": values(1, 100_000)})
+    assert session.run({"x": values(2, 1), "y": values(1, 3)})["z"].shape == (2, 3)
+    session.release()
+
+
+def test_a_lost_device_is_told_at_later_runs(player: Player, plan: Plan) -> None:
+    lost = player.call("device")
+    session = player.load(plan, device=lost)
+    session.run({"x": values(2, 4)})
+    player.call("destroy", device=lost)
+    with pytest.raises(DeviceLost, match="make a new session"):
+        session.run({"x": values(2, 4)})
+    session.release()
+    fresh = player.load(plan)
+    assert fresh.run({"x": values(2, 4)})["y"].shape == (2, 4)
+    fresh.release()
+
+
+def test_tensors_of_another_device_are_refused(player: Player, plan: Plan) -> None:
+    other = player.call("device")
+    there, here = player.load(plan, device=other), player.load(plan)
+    handed = there.run({"x": values(2, 4)}, location="gpu")["y"]
+    with pytest.raises(InputError, match="a tensor of another device"):
+        here.run({"x": {"tensor": handed["tensor"]}})
+    there.release()
+    here.release()
+    player.call("destroy", device=other)
+
+
+def test_no_adapter(context: BrowserContext, base_url: str, plan: Plan) -> None:
+    page = context.new_page()
+    page.add_init_script("navigator.gpu.requestAdapter = async () => null;")
+    page.goto(base_url + "blank.html")
+    with pytest.raises(NoAdapter, match="no WebGPU adapter"):
+        Player(page).load(plan)
+    page.close()
+
+
+@pytest.fixture(scope="module")
+def hosted() -> Plan:
+    return compiled(HOST)
+
+
+def test_host_steps_need_a_host(player: Player, hosted: Plan) -> None:
+    with pytest.raises(PlacementError, match="nodes for the CPU provider, and none was given: NonZero .*Unique"):
+        player.load(hosted)
+
+
+@pytest.fixture
+def host_page(context: BrowserContext, base_url: str) -> Iterator[Player]:
+    page = context.new_page()
+    page.goto(base_url + "blank.html")
+    yield Player(page)
+    page.close()
+
+
+def serve_host(player: Player, plan: Plan) -> list[dict[str, Any]]:
+    """Runs host steps of the page in this process; returns a list that fills with what the page passed."""
+    steps, passed = HostSteps(plan, CpuProvider()), []
+
+    def answer(text: str) -> str:
+        asked = json.loads(text)
+        passed.append(asked)
+        steps.begin({})
+        try:
+            made = steps.run(asked["steps"], {n: unpack(v) for n, v in asked["inputs"].items()})
+        except Exception as e:
+            return json.dumps({"error": str(e)})
+        return json.dumps({"outputs": {n: pack(v) for n, v in made.items()}})
+
+    player.page.expose_function("webrtHost", answer)
+    return passed
+
+
+def test_host_segments(host_page: Player, hosted: Plan) -> None:
+    passed = serve_host(host_page, hosted)
+    session = host_page.load(load(dump(hosted)), host=True)
+    x = np.array([1.0, -1.0, 0.0, 2.0, -2.0, 0.5], np.float32)
+    for feed in (x, np.concatenate([x, x, x + 1]), x):
+        passed.clear()
+        before = session.counters
+        got = session.run({"x": feed})
+        np.testing.assert_allclose(got["y"], np.unique(np.abs(feed)), rtol=1e-4, atol=1e-5)
+        np.testing.assert_array_equal(got["nz"], np.stack(np.nonzero(feed)))
+        np.testing.assert_allclose(got["e"], np.exp(np.abs(feed)), rtol=1e-4)
+        assert sum(len(p["steps"]) for p in passed) == 2
+        assert session.counters["submits"] - before["submits"] <= len(passed) + 1
+    created = session.counters["created"]
+    session.run({"x": x})
+    assert session.counters["created"] == created
+    session.release()
+
+
+def test_what_a_host_makes_is_checked(host_page: Player, hosted: Plan) -> None:
+    made: list[dict[str, Any]] = []
+    host_page.page.expose_function("webrtHost", lambda text: json.dumps(made[0]))
+    session = host_page.load(hosted, host=True)
+    x = {"x": values(4)}
+    good = {"nz": pack(np.zeros((1, 2), np.int64)), "u": pack(np.ones(2, np.float32))}
+    bad: list[tuple[dict[str, Any], type[Exception], str]] = [
+        ({"error": "no such node"}, Exception, "no such node"),
+        ({"outputs": {}}, Exception, "made no value"),
+        ({"outputs": {**good, "u": pack(np.ones(2, np.float64))}}, ShapeError, "made 'u': its type is float64"),
+        ({"outputs": {**good, "u": pack(np.ones((2, 2), np.float32))}}, ShapeError, "made 'u': rank 2"),
+    ]
+    for answer, kind, message in bad:
+        made[:] = [answer]
+        with pytest.raises(kind, match=message):
+            session.run(x)
+    made[:] = [{"outputs": good}]
+    assert session.run(x)["y"].tolist() == [0, 0]
+    session.release()
+
+
+def test_strings_cannot_stay_on_a_device(player: Player) -> None:
+    x = ValueInfo("x", "string", ((0,),))
+    session = player.load(Plan([["var", "n"]], (x,), (x,), {}, (), (), (), ()))
+    assert session.run({"x": np.array(["a", "ü"], object)})["x"]["list"] == ["a", "ü"]
+    with pytest.raises(UnsupportedType, match="devices do not hold"):
+        session.run({"x": np.array(["a"], object)}, location="gpu")
+    with pytest.raises(InputError, match="a list of strings is expected"):
+        session.run({"x": {"list": [1, 2], "dims": [2]}})
+    session.release()
