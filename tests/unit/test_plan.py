@@ -1,0 +1,179 @@
+"""The plan's file: what is written is read again, wherever it is cut it is refused, and nothing half-written stays."""
+
+from __future__ import annotations
+
+import json
+import struct
+from collections.abc import Iterator
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from tests.plans import TABLE, edited
+from webrt import plan as P
+from webrt.errors import PlanError, WebrtError
+from webrt.plan import Constant, Plan
+
+DATA = (bytes(range(16)), b"\x01\x02\x03")
+
+
+@pytest.fixture(scope="module")
+def plan() -> Plan:
+    return replace(P.plan_from_json(edited([])), data=lambda i: DATA[i])
+
+
+@pytest.fixture(scope="module")
+def file(plan: Plan) -> bytes:
+    return P.dump(plan)
+
+
+def parts(file: bytes) -> tuple[dict[str, object], bytes]:
+    """Header and data of a safetensors file."""
+    (length,) = struct.unpack("<Q", file[:8])
+    return json.loads(file[8 : 8 + length]), file[8 + length :]
+
+
+def test_bytes_and_files_are_read_as_written(plan: Plan, file: bytes, tmp_path: Path) -> None:
+    P.save(plan, tmp_path / "a.webrt")
+    assert (tmp_path / "a.webrt").read_bytes() == file
+    for loaded in (
+        P.load(file),
+        P.load(memoryview(file)),
+        P.load(tmp_path / "a.webrt"),
+        P.load(str(tmp_path / "a.webrt")),
+    ):
+        assert loaded == plan
+        assert [bytes(loaded.constant_bytes(i)) for i in range(2)] == list(DATA)
+        assert P.dump(loaded) == file
+
+
+def test_the_file_is_in_the_safetensors_format(file: bytes) -> None:
+    header, data = parts(file)
+    metadata = header.pop("__metadata__")
+    assert isinstance(metadata, dict)
+    assert all(isinstance(v, str) for v in metadata.values())
+    assert json.loads(metadata["webrt"])["version"] == P.VERSION
+    sizes = {"F32": 4, "U8": 1}
+    end = 0
+    for tensor in header.values():
+        assert isinstance(tensor, dict)
+        start, stop = tensor["data_offsets"]
+        count = 1
+        for d in tensor["shape"]:
+            count *= d
+        assert (start, stop - start) == (end, count * sizes[tensor["dtype"]])
+        end = stop
+    assert end == len(data)
+    assert (len(file) - len(data)) % P.ALIGN == 0
+
+
+def test_a_file_cut_anywhere_is_refused(file: bytes, tmp_path: Path) -> None:
+    path = tmp_path / "cut.webrt"
+    for cut in range(len(file)):
+        with pytest.raises(PlanError):
+            P.load(file[:cut])
+        if cut % 97 == 0 or len(file) - cut < 20:
+            path.write_bytes(file[:cut])
+            with pytest.raises(PlanError):
+                P.load(path)
+
+
+@given(st.integers(0, 10**6), st.integers(0, 255))
+def test_a_changed_byte_gives_a_plan_or_a_plan_error(at: int, value: int) -> None:
+    file = bytearray(P.dump(replace(P.plan_from_json(edited([])), data=lambda i: DATA[i])))
+    file[at % len(file)] = value
+    try:
+        P.load(bytes(file))
+    except PlanError as e:
+        assert e.what
+
+
+@pytest.mark.parametrize(
+    ("data", "message"),
+    [
+        (b"", "no header"),
+        (b"\x08\x07\x12\x04onnx" * 100, "header is longer"),
+        (struct.pack("<Q", 2) + b"{}", "no webrt plan"),
+        (struct.pack("<Q", 2) + b"[]", "no webrt plan"),
+        (struct.pack("<Q", 4) + b"\xff\xfe\x00\x01", "no webrt plan"),
+        (struct.pack("<Q", 100_000) + b"[" * 100_000, "no webrt plan"),
+        (struct.pack("<Q", 50) + b"{}", "its header ends early"),
+    ],
+)
+def test_what_is_no_plan_is_refused(data: bytes, message: str) -> None:
+    with pytest.raises(PlanError, match=message):
+        P.load(data)
+
+
+def test_a_missing_file_is_a_plan_error(tmp_path: Path) -> None:
+    with pytest.raises(PlanError, match=r"missing\.webrt: No such file"):
+        P.load(tmp_path / "missing.webrt")
+    with pytest.raises(PlanError, match="directory"):
+        P.load(tmp_path)
+
+
+def test_a_file_that_shrinks_after_it_was_opened_is_refused(file: bytes, tmp_path: Path) -> None:
+    path = tmp_path / "a.webrt"
+    path.write_bytes(file)
+    loaded = P.load(path)
+    path.write_bytes(file[:-1])
+    with pytest.raises(PlanError, match="cut short"):
+        loaded.constant_bytes(1)
+
+
+def test_a_plan_without_its_file_has_no_constants() -> None:
+    with pytest.raises(PlanError, match="carries no constants"):
+        P.plan_from_json(edited([])).constant_bytes(0)
+
+
+def test_nothing_half_written_stays(plan: Plan, tmp_path: Path) -> None:
+    path = tmp_path / "a.webrt"
+    P.save(plan, path)
+    before = path.read_bytes()
+
+    def broken(index: int) -> bytes:
+        raise WebrtError("the disk is full")
+
+    with pytest.raises(WebrtError, match="disk is full"):
+        P.save(replace(plan, data=broken), path)
+    assert path.read_bytes() == before
+    assert [p.name for p in tmp_path.iterdir()] == ["a.webrt"]
+    with pytest.raises(PlanError, match="cannot write"):
+        P.save(plan, tmp_path / "nowhere" / "a.webrt")
+
+
+def test_constants_are_written_in_order_at_multiples_of_16(plan: Plan) -> None:
+    sizes = [1, 0, 16, 17, 3]
+    offsets = P.layout_constants(sizes)
+    assert offsets == [0, 16, 16, 32, 64]
+    blobs = [bytes([i]) * n for i, n in enumerate(sizes, 1)]
+    constants = tuple(Constant(f"c{i}", "uint8", (n,), n, o) for i, (n, o) in enumerate(zip(sizes, offsets)))
+    written = P.dump(replace(plan, constants=constants, data=lambda i: blobs[i]))
+    _, data = parts(written)
+    assert len(data) == 67
+    loaded = P.load(written)
+    assert [bytes(loaded.constant_bytes(i)) for i in range(5)] == blobs
+
+
+def test_the_file_is_written_piece_by_piece(plan: Plan) -> None:
+    asked: list[int] = []
+
+    def data(index: int) -> bytes:
+        asked.append(index)
+        return DATA[index]
+
+    pieces: Iterator[P.Bytes] = P.dump_chunks(replace(plan, data=data))
+    next(pieces)
+    assert asked == []
+    list(pieces)
+    assert asked == [0, 1]
+
+
+def test_odd_names_survive(plan: Plan) -> None:
+    name = 'a "quoted"\\ \u2028 ü \U0001f600 __metadata__'
+    constants = (replace(plan.constants[0], name=name), plan.constants[1])
+    assert P.load(P.dump(replace(plan, constants=constants))).constants[0].name == name
+    assert TABLE["base"]["version"] == P.VERSION
