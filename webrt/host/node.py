@@ -72,6 +72,8 @@ class PreparedNode:
             with np.errstate(all="ignore"):
                 return self._collect(self._run(outer or {}, inputs))
         except WebrtError as error:
+            if ";" not in error.what:
+                error.what += "; check the node's inputs and attributes"
             error.at(**self._where(inputs))
             raise
         except Exception as error:
