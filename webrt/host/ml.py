@@ -1,4 +1,4 @@
-"""ai.onnx.ml: encoders, scalers, maps and linear models. Sources: the operators' texts; where those are vague, what
+"""ai.onnx.ml: encoders, scalers and maps. Sources: the operators' texts; where those are vague, what
 ONNX Runtime's CPU kernels do."""
 
 from __future__ import annotations
@@ -8,17 +8,16 @@ from typing import Any
 
 import numpy as np
 
-from webrt.errors import InvalidModel, ShapeError, UnsupportedType
-from webrt.host.activation import sigmoid
+from webrt.errors import InvalidModel, ShapeError
 from webrt.host.attributes import strings
 from webrt.host.registry import Call, op
-from webrt.host.softmax import softmax
 from webrt.host.values import Array
 
 ML = "ai.onnx.ml"
 
 
-def _objects(values: Sequence[Any]) -> Array:
+def objects(values: Sequence[Any]) -> Array:
+    """Values of any kind as an object array."""
     result = np.empty(len(values), dtype=object)
     result[:] = list(values)
     return result
@@ -116,7 +115,7 @@ def label_encoder_1(call: Call, x: Array) -> Array:
         return np.array([place.get(v, missing) for v in x.reshape(-1).tolist()], np.int64).reshape(x.shape)
     name = call.text("default_string")
     found = [classes[v] if 0 <= v < len(classes) else name for v in x.reshape(-1).tolist()]
-    return _objects(found).reshape(x.shape)
+    return objects(found).reshape(x.shape)
 
 
 @op("LabelEncoder", domain=ML, since=2)
@@ -127,7 +126,7 @@ def label_encoder(call: Call, x: Array) -> Array:
     missing = table.get("NaN", default) if keys.dtype.kind == "f" else default
     found = [table.get(_key(v), missing if v != v else default) for v in x.reshape(-1).tolist()]
     if values.dtype == object:
-        return _objects(found).reshape(x.shape)
+        return objects(found).reshape(x.shape)
     return np.array(found, values.dtype).reshape(x.shape)
 
 
@@ -137,7 +136,7 @@ def _key(value: Any) -> Any:
 
 def _label_table(call: Call) -> tuple[Array, Array, Any]:
     makers: dict[str, Callable[[Any], Array]] = {
-        "floats": lambda v: np.array(v, np.float32), "int64s": lambda v: np.array(v, np.int64), "strings": _objects,
+        "floats": lambda v: np.array(v, np.float32), "int64s": lambda v: np.array(v, np.int64), "strings": objects,
         "tensor": np.asarray,
     }  # fmt: skip
     found = []
@@ -168,7 +167,7 @@ def category_mapper(call: Call, x: Array) -> Array:
         missing = call.integer("default_int64")
         return np.array([table.get(v, missing) for v in x.reshape(-1).tolist()], np.int64).reshape(x.shape)
     back, name = dict(zip(numbers, names)), call.text("default_string")
-    return _objects([back.get(v, name) for v in x.reshape(-1).tolist()]).reshape(x.shape)
+    return objects([back.get(v, name) for v in x.reshape(-1).tolist()]).reshape(x.shape)
 
 
 @op("CastMap", domain=ML)
@@ -185,7 +184,7 @@ def cast_map(call: Call, x: dict[int, Any]) -> Array:
     plain = [v.item() if isinstance(v, np.generic | np.ndarray) else v for v in values]
     to = call.text("cast_to")
     if to == "TO_STRING":
-        return _objects([str(v) for v in plain])[None]
+        return objects([str(v) for v in plain])[None]
     return np.array([[float(v) for v in plain]], np.float32 if to == "TO_FLOAT" else np.float64).astype(
         np.float32 if to == "TO_FLOAT" else np.int64
     )
@@ -218,78 +217,3 @@ def zip_map(call: Call, x: Array) -> list[dict[Any, Any]]:
     if rows.ndim != 2 or rows.shape[1] != len(keys):
         raise ShapeError(f"{len(keys)} labels for values {x.shape}; there must be one per column")
     return [dict(zip(keys, (np.float32(v) for v in row))) for row in rows.tolist()]
-
-
-def post_transform(name: str, x: Array) -> Array:
-    """Scores [rows, classes] through the transform that a node names."""
-    if name == "LOGISTIC":
-        return sigmoid(x)
-    if name == "SOFTMAX":
-        return softmax(x)
-    if name == "SOFTMAX_ZERO":
-        top = np.max(x, -1, keepdims=True)
-        zero = np.abs(x) <= 1e-7
-        e = np.where(zero, 0, np.exp(x - top))
-        return np.asarray(np.where(zero, x * np.exp(-top), e) / np.sum(e, -1, keepdims=True))
-    if name == "PROBIT":
-        return np.asarray(np.sqrt(x.dtype.type(2)) * _inverse_erf(2 * x - 1))
-    if name != "NONE":
-        raise InvalidModel(f"post_transform {name!r} is not one that ONNX defines")
-    return x
-
-
-def _inverse_erf(x: Array) -> Array:
-    """S. Winitzki, A handy approximation for the error function and its inverse (2008)."""
-    log = np.log((1 - x) * (1 + x))
-    v = 2 / (np.pi * 0.147) + 0.5 * log
-    return np.asarray(np.sign(x) * np.sqrt(np.sqrt(v * v - log / 0.147) - v)).astype(x.dtype)
-
-
-@op("LinearRegressor", domain=ML)
-def linear_regressor(call: Call, x: Array) -> Array:
-    """x times coefficients plus intercepts."""
-    targets = call.integer("targets")
-    return post_transform(call.text("post_transform", "NONE"), _linear(call, x, targets)).astype(np.float32)
-
-
-def _linear(call: Call, x: Array, targets: int) -> Array:
-    weights = np.array(call.floats("coefficients"), np.float32).reshape(targets, -1)
-    rows = x.reshape(1, -1) if x.ndim == 1 else x
-    if rows.shape[-1] != weights.shape[1]:
-        raise ShapeError(f"{rows.shape[-1]} features, {weights.shape[1]} coefficients per target; they must agree")
-    intercepts = np.array(call.floats("intercepts") or [0.0] * targets, np.float32)
-    return np.asarray(rows.astype(np.float32) @ weights.T + intercepts)
-
-
-def class_labels(call: Call, *names: str) -> Array:
-    """The labels that a classifier names, strings or numbers."""
-    for name in names:
-        found = call.get(name)
-        if found:
-            return _objects(found) if isinstance(found[0], str) else np.array(found, np.int64)
-    raise InvalidModel("the classifier names no labels; re-export the model")
-
-
-@op("LinearClassifier", domain=ML)
-def linear_classifier(call: Call, x: Array) -> tuple[Array, Array]:
-    """The label with the best score for each row, and the scores."""
-    labels = class_labels(call, "classlabels_strings", "classlabels_ints")
-    classes = len(call.floats("intercepts") or labels)
-    if x.dtype == object:
-        raise UnsupportedType("LinearClassifier takes numbers")
-    scores = _linear(call, x, classes)
-    name = call.text("post_transform", "NONE")
-    if classes == 1:
-        chosen = _one_score_label(labels, scores[:, 0])
-        if labels.size == 2:
-            scores = np.concatenate([1 - scores, scores] if name == "NONE" else [-scores, scores], 1)
-        return chosen, post_transform(name, scores).astype(np.float32)
-    return labels[np.argmax(scores, 1)], post_transform(name, scores).astype(np.float32)
-
-
-def _one_score_label(labels: Array, score: Array) -> Array:
-    if labels.size == 2:
-        return np.asarray(labels[(score > 0).astype(np.int64)])
-    if labels.dtype == object:
-        return np.where(score > 0, labels[0], "")
-    return np.where(score > 0, labels[0], 0).astype(np.int64)

@@ -18,7 +18,7 @@ FAMILIES = (
     "elementwise", "activation", "cast", "reduce", "softmax", "matmul", "quantize", "conv", "conv_transpose",
     "deform", "pool", "norm", "rnn", "resize", "grid", "reshape", "slicing", "gather", "scatter", "sets", "creation",
     "sequence", "control", "random", "signal", "loss", "vision", "text", "attention", "contrib_attention",
-    "contrib_nn", "contrib_quant", "ml", "trees", "svm",
+    "contrib_nn", "contrib_quant", "ml", "linear", "trees", "svm",
 )  # fmt: skip
 
 Function = Callable[..., Outputs]

@@ -8,7 +8,8 @@ from typing import Any
 import numpy as np
 
 from webrt.errors import InvalidModel, ShapeError
-from webrt.host.ml import ML, class_labels, post_transform
+from webrt.host.linear import class_labels, post_transform
+from webrt.host.ml import ML
 from webrt.host.registry import Call, op
 from webrt.host.values import Array
 
