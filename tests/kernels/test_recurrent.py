@@ -22,8 +22,9 @@ def normal(*shape: int, dtype: str = "float32") -> Array:
 
 
 def inputs(
-    op: str, steps: int, batch: int, width: int, hidden: int, *, directions: int = 1, layout: int = 0, bias: bool = True,
-    lengths: list[int] | None = None, states: bool = False, peepholes: bool = False, dtype: str = "float32",
+    op: str, steps: int, batch: int, width: int, hidden: int, *, directions: int = 1, layout: int = 0,
+    bias: bool = True, lengths: list[int] | None = None, states: bool = False, peepholes: bool = False,
+    dtype: str = "float32",
 ) -> list[Array | None]:  # fmt: skip
     gates = GATES[op]
     shape = (batch, steps, width) if layout else (steps, batch, width)
