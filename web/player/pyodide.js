@@ -26,7 +26,7 @@ export function describe({ device, gpu }) {
   });
 }
 
-/** A session; `host(steps, tensors)` is Python's, or null. `file` are the plan's bytes. */
+/** A session; `host(steps, tensors)` is Python's, or null where no step is the host's. `file` are the plan's bytes. */
 export async function load(file, { device }, host, onProgress) {
   const seen = new Set();
   const call = async (steps, inputs) => {
@@ -38,7 +38,8 @@ export async function load(file, { device }, host, onProgress) {
     }));
   };
   const progress = (...line) => { if (onProgress) onProgress(...line); };
-  const session = await loadPlan(file, { device, host: host && call, onProgress: progress });
+  // A host is named always: Python keeps the values that never meet a device, even where no step is the host's.
+  const session = await loadPlan(file, { device, host: call, onProgress: progress });
   return { session, seen };
 }
 
