@@ -1,0 +1,82 @@
+"""A sample of the node cases the whole way under Pyodide: checked, compiled and run in the page."""
+
+from __future__ import annotations
+
+import base64
+import io
+import random
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+from playwright.sync_api import Browser
+
+from tests.conformance import cases as C
+from webrt.cli import chromium, site
+
+pytestmark = [pytest.mark.xdist_group("browser"), pytest.mark.timeout(900)]
+
+KINDS = "biuf"
+"""numpy's kinds of what an .npz holds as it is."""
+WORKER = Path(__file__).with_name("pyodide_worker.mjs")
+START = """() => {
+  globalThis.worker = new Worker("pyodide_worker.mjs", { type: "module" });
+  globalThis.ask = (message) => new Promise((resolve) => {
+    worker.onmessage = (event) => resolve(event.data);
+    worker.onerror = (event) => resolve({ error: event.message });
+    worker.postMessage(message);
+  });
+}"""
+
+Run = Callable[[C.Case], dict[str, Any]]
+
+
+def is_plain(name: str) -> bool:
+    """Whether an .npz holds all that goes in and out of a case."""
+    case = C.cases()[name]
+    arrays = [*case.feeds.values(), *case.wanted]
+    return all(isinstance(a, np.ndarray) and a.dtype.kind in KINDS for a in arrays)
+
+
+def sample() -> list[str]:
+    """60 cases, a third of them with a node on the CPU."""
+    excluded = {**C.expected()["fails"], **C.expected()["random"]}
+    names = [n for n in sorted(C.cases()) if is_plain(n) and n not in excluded]
+    rng = random.Random(0)
+    on_cpu = rng.sample([n for n in names if C.expected_kind(n) == "cpu"], 20)
+    return sorted(on_cpu + rng.sample([n for n in names if C.expected_kind(n) == "webgpu"], 40))
+
+
+@pytest.fixture(scope="module")
+def run(browser: Browser, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Run]:
+    folder = tmp_path_factory.mktemp("pyodide") / "site"
+    site.build_site(folder, demo=False)
+    (folder / WORKER.name).write_bytes(WORKER.read_bytes())
+    (folder / "blank.html").write_text("<!doctype html><link rel=icon href=data:,>", encoding="utf-8")
+    with chromium.serve(folder) as base:
+        page = browser.new_page()
+        page.goto(base + "blank.html")
+        page.evaluate(START)
+
+        def ask(case: C.Case) -> dict[str, Any]:
+            buffer = io.BytesIO()
+            np.savez(buffer, **dict(case.feeds))
+            message = {"model": case.model.SerializeToString(), "feeds": buffer.getvalue()}
+            answer = page.evaluate("m => ask(m)", {k: base64.b64encode(v).decode() for k, v in message.items()})
+            assert "error" not in answer, answer["error"]
+            return dict(answer)
+
+        yield ask
+        page.close()
+
+
+@pytest.mark.parametrize("name", sample())
+def test_pyodide(name: str, run: Run) -> None:
+    case = C.cases()[name]
+    answer = run(case)
+    with np.load(io.BytesIO(base64.b64decode(answer["outputs"]))) as data:
+        C.compare(case, [data[k] for k in data.files])
+    on_cpu = any(provider == "cpu" for _, provider in answer["placement"])
+    assert on_cpu == (C.expected_kind(name) == "cpu")
