@@ -79,7 +79,7 @@ export class Session {
     this.#leave = leave;
     this.gpu = new Gpu(device);
     this.resolver = new Resolver(plan, this.gpu.target);
-    this.memory = new Memory(plan, this.gpu, this.resolver.bound);
+    this.memory = new Memory(plan, this.gpu, this.resolver);
   }
 
   /** The inputs: [{ name, dtype, shape }], shape a list of numbers and expressions, or null. */

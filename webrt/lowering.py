@@ -14,7 +14,7 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Any, TypeAlias
+from typing import Any, NamedTuple, TypeAlias
 
 import numpy as np
 
@@ -25,11 +25,13 @@ from webrt.dims import Dim
 from webrt.dtypes import DType
 from webrt.errors import ShapeError, UnsupportedOp, UnsupportedType
 from webrt.ir import Node, Value, constant
-from webrt.plan import Kernel
+from webrt.plan import ALIGN, Kernel
 from webrt.target import BASE, Target
 
 WORKGROUP = 64
 MAX_GROUPS = 65535
+WINDOW_ALIGN = 256
+"""WebGPU's alignment of storage bindings."""
 MAX_ITERATIONS = 60_000
 """No invocation may loop more often: Mesa 22.3's lavapipe leaves loops after 65 535 iterations in total."""
 
@@ -84,11 +86,41 @@ def registered() -> Iterator[Op]:
 
 
 @dataclass(frozen=True)
+class Window:
+    """`size` bytes of a value from byte `offset` (a multiple of 256) on: what a kernel binds of a tensor that is larger
+    than the target's maxStorageBufferBindingSize."""
+
+    value: Value
+    offset: int
+    size: int
+
+    @property
+    def name(self) -> str:
+        return self.value.name
+
+    @property
+    def dtype(self) -> DType | None:
+        return self.value.dtype
+
+
+Operand: TypeAlias = Value | Window
+
+
+class Binding(NamedTuple):
+    """What a launch binds: "r" or "w", `size` bytes from `offset` on; a size of 0 is the whole tensor."""
+
+    value: Value
+    access: str
+    offset: int = 0
+    size: int = 0
+
+
+@dataclass(frozen=True)
 class Launch:
     """A dispatch over values: `alternatives` = ((kernel, groups), …), `bindings` in the kernels' order."""
 
     alternatives: tuple[tuple[Kernel, Groups], ...]
-    bindings: tuple[tuple[Value, str], ...]
+    bindings: tuple[Binding, ...]
     params: tuple[Dim, ...]
 
 
@@ -172,16 +204,18 @@ class Builder:
     def launch(
         self,
         *variants: Variant,
-        reads: Mapping[str, Value],
-        writes: Mapping[str, Value],
+        reads: Mapping[str, Operand],
+        writes: Mapping[str, Operand],
         params: Mapping[str, Dim | float] | None = None,
         as_type: Mapping[str, DType] | None = None,
-        atomics: Mapping[str, Value] | None = None,
+        atomics: Mapping[str, Operand] | None = None,
         name: str = "",
     ) -> None:
         """A dispatch. Names of bindings are the keys, reads first. Floats in `params` are passed as their f32 bits
         (`bitcast<f32>(p.x)`), negative ints in two's complement (`i32(p.x)`). `as_type` binds a value's bytes as
-        elements of another type, for kernels that only move them. `atomics` (32-bit integers) come last."""
+        elements of another type, for kernels that only move them. `atomics` (32-bit integers) come last.
+
+        Raises UnsupportedOp where a tensor is known to be larger than the target binds: bind a Window of it."""
         values = [(k, v, "r") for k, v in reads.items()] + [(k, v, "w") for k, v in writes.items()]
         values += [(k, v, "atomic") for k, v in (atomics or {}).items()]
         self._check_bindings(values)
@@ -194,7 +228,7 @@ class Builder:
                 types=v.types, use=v.use, requires=v.requires,
             )  # fmt: skip
             alternatives.append((kernel, v.groups))
-        bindings = tuple((x, "r" if a == "r" else "w") for _, x, a in values)
+        bindings = tuple(_binding(x, "r" if a == "r" else "w") for _, x, a in values)
         self.steps.append(Launch(tuple(alternatives), bindings, tuple(words.values())))
 
     def map(
@@ -202,7 +236,7 @@ class Builder:
         out: Value,
         element: str,
         *,
-        reads: Mapping[str, Value] | None = None,
+        reads: Mapping[str, Operand] | None = None,
         params: Mapping[str, Dim | float] | None = None,
         fns: Sequence[str] = (),
         use: Sequence[str] = (),
@@ -212,27 +246,49 @@ class Builder:
     ) -> None:
         """One invocation per output element: `element` is the body of `fn element(i: u32) -> Out`. Any output type.
 
-        With `vec` 4 for out, element i is a `vec4<Out>` of elements 4i … 4i+3; their number must be a multiple of 4."""
+        With `vec` 4 for out, element i is a `vec4<Out>` of elements 4i … 4i+3; their number must be a multiple of 4.
+        An output that is larger than the target binds is written by several launches, each to a window of it."""
         kind, lanes = (as_type or {}).get("out", _dtype(out)), (vec or {}).get("out", 1)
-        n = D.floordiv(D.mul(out.elements, _dtype(out).bits), kind.bits * lanes)
         result = "vec4<Out>" if lanes == 4 else "Out"
-        fn = f"fn element(i: u32) -> {result} {{\n{element}\n}}"
         body = "map" if kind.per_word == 1 else f"map_packed{kind.per_word}"
-        variant = Variant(body, grid(D.ceildiv(n, kind.per_word)), fns=[*fns, fn], use=use, vec=vec or {})
-        words = {"n": n, **(params or {})}
-        self.launch(variant, reads=reads or {}, writes={"out": out}, params=words, as_type=as_type, name=name)
+        total = D.floordiv(D.mul(out.elements, _dtype(out).bits), kind.bits * lanes)
+        for part in self.windows(out):
+            n, words, fn = total, dict(params or {}), f"fn element(i: u32) -> {result} {{\n{element}\n}}"
+            if isinstance(part, Window):
+                at = part.offset * 8 // (kind.bits * lanes)
+                n, words["window"] = D.minimum(D.sub(total, at), part.size * 8 // (kind.bits * lanes)), at
+                fn = f"fn element(at: u32) -> {result} {{\nlet i = p.window + at;\n{element}\n}}"
+            variant = Variant(body, grid(D.ceildiv(n, kind.per_word)), fns=[*fns, fn], use=use, vec=vec or {})
+            words = {"n": n, **words}
+            self.launch(variant, reads=reads or {}, writes={"out": part}, params=words, as_type=as_type, name=name)
+
+    def windows(self, v: Value, unit: int = 1) -> Sequence[Operand]:
+        """The value itself, or, where it is known to be larger than the target binds, the windows that make it up.
+
+        Windows start at multiples of `unit` elements. Raises UnsupportedOp where no window of that kind fits."""
+        total, limit = static_bytes(v), self.target.limit("maxStorageBufferBindingSize")
+        if total is None or total <= limit:
+            return [v]
+        step = math.lcm(WINDOW_ALIGN, _dtype(v).nbytes(unit))
+        size = limit // step * step
+        if not size:
+            raise UnsupportedOp(f"a window of {step} bytes of {v.name!r}; the target binds {limit}")
+        return [Window(v, at, min(size, total - at)) for at in range(0, total, size)]
 
     def _name(self) -> str:
         self._count += 1
         return f"{self._prefix}#{self._count}"
 
-    def _check_bindings(self, values: Sequence[tuple[str, Value, str]]) -> None:
+    def _check_bindings(self, values: Sequence[tuple[str, Operand, str]]) -> None:
         limit = self.target.limit("maxStorageBuffersPerShaderStage")
         if len(values) > limit:
             raise UnsupportedOp(f"needs {len(values)} storage buffers, the target has {limit}")
         for k, v, _ in values:
             if not _dtype(v).on_device:
                 raise UnsupportedType(f"{k} is {v.dtype}, which devices do not hold")
+            size, most = static_bytes(v), self.target.limit("maxStorageBufferBindingSize")
+            if size is not None and size > most:
+                raise UnsupportedOp(f"{k} has {size} bytes, the target has maxStorageBufferBindingSize {most}")
 
 
 def grid(invocations: Dim, workgroup: int = WORKGROUP) -> Groups:
@@ -286,7 +342,19 @@ def static_product(shape: Sequence[Dim]) -> int | None:
     return math.prod(int(d) for d in shape if isinstance(d, int)) if all(isinstance(d, int) for d in shape) else None
 
 
-def _dtype(v: Value) -> DType:
+def static_bytes(v: Operand) -> int | None:
+    """The bytes that a binding of `v` covers, padded to a multiple of 16; None where they are not known."""
+    size = v.size if isinstance(v, Window) else v.elements
+    if not isinstance(size, int):
+        return None
+    return -(-(size if isinstance(v, Window) else _dtype(v).nbytes(size)) // ALIGN) * ALIGN
+
+
+def _binding(v: Operand, access: str) -> Binding:
+    return Binding(v.value, access, v.offset, v.size) if isinstance(v, Window) else Binding(v, access)
+
+
+def _dtype(v: Operand) -> DType:
     if v.dtype is None:
         raise UnsupportedType(f"{v.name!r} is no tensor")
     return v.dtype

@@ -91,11 +91,12 @@ class ValueInfo:
 @dataclass(frozen=True)
 class Dispatch:
     """One kernel launch. `alternatives` = ((kernel, x, y, z), …) in order of preference, the executor takes the first
-    the device meets; `bindings` = ((place, "r" | "w", byte offset), …) at @binding(1) …; `params` are the u32 words
-    at @binding(0), at `params_offset` of the plan's parameter block (two's complement for negatives)."""
+    the device meets; `bindings` = ((place, "r" | "w", offset, size), …) in bytes at @binding(1) …, where a size of 0
+    is the rest of the tensor; `params` are the u32 words at @binding(0), at `params_offset` of the plan's parameter
+    block (two's complement for negatives)."""
 
     alternatives: tuple[tuple[int, DimRef, DimRef, DimRef], ...]
-    bindings: tuple[tuple[Place, str, DimRef], ...]
+    bindings: tuple[tuple[Place, str, DimRef, int], ...]
     params: tuple[DimRef, ...]
     params_offset: int
     node: int = -1
@@ -189,8 +190,12 @@ def plan_from_json(text: str) -> Plan:
     """Raises PlanError for anything that is not a plan of this version. Ranges and references are validate.py's."""
     try:
         d = json.loads(text)
-        if d.pop("version") != VERSION:
+        version = d.pop("version")
+        if version != VERSION or type(version) is not int:
             raise PlanError(f"the plan is of another version; compile the model again with webrt (version {VERSION})")
+        for key in ("inputs", "outputs", "kernels", "slots", "constants", "steps", "checks", "placement"):
+            if not isinstance(d[key], list):
+                raise TypeError(f"{key} is no list")
         kinds: dict[str, Callable[..., Step]] = {"dispatch": Dispatch, "copy": Copy, "host": HostStep}
         return Plan(
             **{
@@ -202,7 +207,7 @@ def plan_from_json(text: str) -> Plan:
                 "slots": tuple(Slot(_ref(s["size"]), s["label"]) for s in d["slots"]),
                 "constants": tuple(Constant(**{**c, "shape": tuple(c["shape"])}) for c in d["constants"]),
                 "steps": tuple(kinds[s["kind"]](**_frozen(s)) for s in d["steps"]),
-                "checks": tuple((_ref(c), str(m)) for c, m in d["checks"]),
+                "checks": tuple((_ref(c), m) for c, m in map(tuple, d["checks"])),
                 "placement": tuple(PlacedNode(**p) for p in d["placement"]),
             }
         )
@@ -336,7 +341,11 @@ def _read(path: Path, start: int, n: int) -> bytes:
 def _ref(x: Any) -> DimRef:
     if isinstance(x, list):
         (k,) = x
-        return (int(k),)
+        return (_whole(k),)
+    return _whole(x)
+
+
+def _whole(x: Any) -> int:
     if type(x) is not int:
         raise TypeError(f"{x!r} is no size")
     return x

@@ -16,7 +16,7 @@ from functools import lru_cache
 from typing import Any
 
 from webrt import dtypes
-from webrt.dims import LIMIT, check_program
+from webrt.dims import LIMIT, DimRef, check_program
 from webrt.errors import PlanError, TargetError
 from webrt.plan import ALIGN, Constant, Copy, Dispatch, HostStep, Kernel, Place, PlacedNode, Plan, Slot, ValueInfo
 from webrt.target import DEFAULT_LIMITS, Target
@@ -195,10 +195,12 @@ def _check_bindings(plan: Plan, step: Dispatch, target: Target, where: str) -> s
     written: set[Place] = set()
     access = ""
     for b in step.bindings:
-        _need(isinstance(b, tuple) and len(b) == 3 and b[1] in ("r", "w"), where, "a binding is malformed")
-        place, mode, offset = b
+        _need(isinstance(b, tuple) and len(b) == 4 and b[1] in ("r", "w"), where, "a binding is malformed")
+        place, mode, offset, size = b
         _check_place(plan, place, where)
         _need(_is_multiple(plan, offset, OFFSET_ALIGN), where, "a binding's offset is not a multiple of 256")
+        _need(_is_int(size) and size >= 0 and size % 4 == 0, where, "a binding's size is not a multiple of 4")
+        _check_extent(plan, place, offset, size, target, where)
         if mode == "w":
             _need(place[0] == "s", where, "it writes a constant")
             _need(place not in written, where, "it binds a buffer twice that it writes")
@@ -206,6 +208,17 @@ def _check_bindings(plan: Plan, step: Dispatch, target: Target, where: str) -> s
         access += mode
     _need(not read & written, where, "it binds a buffer both read-only and written")
     return access
+
+
+def _check_extent(plan: Plan, place: Place, offset: DimRef, size: int, target: Target, where: str) -> None:
+    """As far as it is known before a run."""
+    kind, index = place
+    whole = plan.slots[index].size if kind == "s" else max(ALIGN, -(-plan.constants[index].nbytes // ALIGN) * ALIGN)
+    if isinstance(whole, int) and isinstance(offset, int):
+        _need(offset < whole and offset + size <= whole, where, "it binds bytes beyond the end of a tensor")
+        size = size or whole - offset
+    limit = target.limit("maxStorageBufferBindingSize")
+    _need(size <= limit, where, f"it binds {size} bytes of a tensor, the target has {limit}")
 
 
 def _check_params(plan: Plan, step: Dispatch, where: str) -> None:
@@ -249,6 +262,7 @@ def _check_place(plan: Plan, place: Any, where: str) -> None:
 
 
 def _target(plan: Plan) -> Target:
+    _need(isinstance(plan.target, Mapping), "target", "not a target description")
     try:
         return Target.from_json(plan.target)
     except TargetError as e:

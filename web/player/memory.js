@@ -14,10 +14,11 @@ export class Memory {
   #written = null;
   generation = 0;
 
-  constructor(plan, gpu, bound) {
+  constructor(plan, gpu, { bound, target }) {
     this.plan = plan;
     this.gpu = gpu;
     this.bound = bound;
+    this.limits = target.limits;
     this.#slots = plan.slots.map(() => null);
     if (plan.params_size) {
       const size = roundUp(plan.params_size, 256);
@@ -63,8 +64,16 @@ export class Memory {
   /** The bytes of a place from `offset` to its end. */
   range([kind, index], offset = 0) {
     const { buffer, offset: start, nbytes } = kind === "c" ? this.#constants.get(index) : this.#slot(index);
-    const most = this.gpu.target.limits.maxStorageBufferBindingSize;
-    return { buffer, offset: start + offset, nbytes: Math.min(nbytes - offset, most) };
+    return { buffer, offset: start + offset, nbytes: nbytes - offset };
+  }
+
+  /** What a dispatch binds: `size` bytes, or, where that is 0, as much of the rest as one binding holds. */
+  binding(place, offset, size) {
+    const rest = this.range(place, offset);
+    if (size > rest.nbytes || rest.nbytes <= 0) {
+      throw new PlanError(`a step binds ${size} bytes of '${rest.buffer.label}', of which ${rest.nbytes} are left`);
+    }
+    return { ...rest, nbytes: size || Math.min(rest.nbytes, this.limits.maxStorageBufferBindingSize) };
   }
 
   paramsRange(step) {
@@ -89,14 +98,14 @@ export class Memory {
   }
 
   #largest(index) {
-    const { maxBufferSize, maxStorageBufferBindingSize } = this.gpu.target.limits;
+    const { maxBufferSize, maxStorageBufferBindingSize } = this.limits;
     const most = this.bound.has(index) ? Math.min(maxBufferSize, maxStorageBufferBindingSize) : maxBufferSize;
     return most - (most % 16);
   }
 
-  /** Gives each wanted constant a range of an arena, at multiples of 256 as bindings need. */
+  /** Gives each wanted constant a range of an arena, at multiples of 256 as bindings need; large ones have their own. */
   #pack(wanted) {
-    const { maxBufferSize, maxStorageBufferBindingSize } = this.gpu.target.limits;
+    const { maxBufferSize, maxStorageBufferBindingSize } = this.limits;
     const limit = Math.min(maxBufferSize, maxStorageBufferBindingSize);
     let arena = [];
     let end = 0;
@@ -110,9 +119,9 @@ export class Memory {
     };
     for (const index of [...wanted].sort((a, b) => a - b)) {
       const { name, nbytes } = this.plan.constants[index];
-      if (padded(nbytes) > limit) {
+      if (padded(nbytes) > maxBufferSize) {
         throw new TargetError(`the constant '${name}' has ${padded(nbytes)} bytes; `
-          + `the device '${this.gpu.target.name}' has maxStorageBufferBindingSize ${limit}`);
+          + `the device '${this.gpu.target.name}' has maxBufferSize ${maxBufferSize}`);
       }
       if (roundUp(end, 256) + padded(nbytes) > Math.min(limit, ARENA)) close();
       arena.push({ index, offset: roundUp(end, 256), nbytes: padded(nbytes) });

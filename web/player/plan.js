@@ -3,7 +3,7 @@
  * tests/unit/bad_plans.json.
  */
 
-import { DEFAULT_LIMITS, DTYPES, PlanError, lacks, nbytesOf } from "./common.js";
+import { DEFAULT_LIMITS, DTYPES, PlanError, lacks, nbytesOf, padded } from "./common.js";
 import { LIMIT, checkProgram } from "./dims.js";
 
 const VERSION = 1;
@@ -239,16 +239,30 @@ function checkBindings(plan, step, is, where) {
   need(count <= limit, where, `it binds ${count} storage buffers, the target has ${limit}`);
   const seen = { r: new Set(), w: new Set() };
   for (const b of step.bindings) {
-    need(Array.isArray(b) && b.length === 3 && (b[1] === "r" || b[1] === "w"), where, "a binding is malformed");
-    const [place, access, offset] = b;
+    need(Array.isArray(b) && b.length === 4 && (b[1] === "r" || b[1] === "w"), where, "a binding is malformed");
+    const [place, access, offset, size] = b;
     need(is.place(place), where, "a place is out of range");
     need(is.multiple(offset, ALIGN), where, "a binding's offset is not a multiple of 256");
+    need(isInt(size) && size >= 0 && size % 4 === 0, where, "a binding's size is not a multiple of 4");
+    checkExtent(plan, place, offset, size, where);
     need(access === "r" || place[0] === "s", where, "it writes a constant");
     need(access === "r" || !seen.w.has(String(place)), where, "it binds a buffer twice that it writes");
     seen[access].add(String(place));
   }
   need(![...seen.w].some((p) => seen.r.has(p)), where, "it binds a buffer both read-only and written");
   return step.bindings.map((b) => b[1]).join("");
+}
+
+/** As far as it is known before a run. */
+function checkExtent(plan, [kind, index], offset, size, where) {
+  const whole = kind === "s" ? plan.slots[index].size : padded(plan.constants[index].nbytes);
+  let bound = size;
+  if (typeof whole === "number" && typeof offset === "number") {
+    need(offset < whole && offset + size <= whole, where, "it binds bytes beyond the end of a tensor");
+    bound ||= whole - offset;
+  }
+  const limit = targetOf(plan).limits.maxStorageBufferBindingSize;
+  need(bound <= limit, where, `it binds ${bound} bytes of a tensor, the target has ${limit}`);
 }
 
 function checkCopy(step, is, where) {

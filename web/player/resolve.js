@@ -1,6 +1,6 @@
 /** A plan's numbers for one device and one set of sizes: the twin of webrt/runtime/resolve.py. */
 
-import { InputError, TargetError, lacks, padded } from "./common.js";
+import { DEFAULT_LIMITS, InputError, TargetError, lacks, padded } from "./common.js";
 import { resolve } from "./dims.js";
 
 export const SKIP = { groups: [], numbers: [] };
@@ -17,15 +17,28 @@ export function placesOf(step) {
   return step.kind === "copy" ? [step.source, step.target] : [];
 }
 
+/** The device's target, or what a plan for less than WebGPU guarantees says: it runs as on so small a device. */
+function lowered(plan, target) {
+  const limits = Object.entries(DEFAULT_LIMITS).map(([name, least]) => {
+    const have = target.limits[name] ?? least;
+    const wanted = plan.target.limits?.[name] ?? least;
+    return [name, !name.startsWith("min") && wanted < least ? Math.min(wanted, have) : have];
+  });
+  return { ...target, limits: Object.fromEntries(limits) };
+}
+
 /** A plan on a target: the kernel of each dispatch, segments of device and host steps, all numbers at given sizes. */
 export class Resolver {
   constructor(plan, target) {
     this.plan = plan;
-    this.target = target;
-    this.#checkTarget();
+    this.target = lowered(plan, target);
+    this.#checkTarget(target);
     this.chosen = plan.steps.map((s) => (s.kind === "dispatch" ? this.#choose(s) : null));
-    const bound = plan.steps.filter((s) => s.kind === "dispatch").flatMap(placesOf);
-    this.bound = new Set(bound.filter(([kind]) => kind === "s").map(([, index]) => index));
+    const dispatches = plan.steps.filter((s) => s.kind === "dispatch");
+    const whole = dispatches.flatMap((s) => s.bindings).filter(([[kind], , , size]) => kind === "s" && !size);
+    this.bound = new Set(whole.map(([[, index]]) => index)); // slots that kernels bind whole
+    dispatches.forEach((s) => this.#checkConstants(s));
+    plan.slots.forEach((s, i) => typeof s.size === "number" && this.#slot(s, i, []));
     this.segments = [];
     plan.steps.forEach((s, i) => {
       const host = s.kind === "host";
@@ -53,8 +66,19 @@ export class Resolver {
     };
   }
 
-  #checkTarget() {
-    const { plan, target } = this;
+  #checkConstants(step) {
+    const limit = this.target.limits.maxStorageBufferBindingSize;
+    for (const [[kind, index], , , size] of step.bindings) {
+      const bytes = size || (kind === "c" ? padded(this.plan.constants[index].nbytes) : 0);
+      if (bytes > limit) {
+        throw new TargetError(`${this.name(step)} binds ${bytes} bytes of a tensor; `
+          + `the device '${this.target.name}' has maxStorageBufferBindingSize ${limit}`);
+      }
+    }
+  }
+
+  #checkTarget(target) {
+    const { plan } = this;
     const device = plan.steps.filter((s) => s.kind !== "host");
     const wanted = device.length ? Object.entries(plan.target.limits ?? {}) : [];
     for (const [name, need] of wanted) {

@@ -125,7 +125,7 @@ export class Run {
         nbytes: ready.numbers[2],
       };
     }
-    const ranges = step.bindings.map(([place], i) => this.memory.range(place, ready.numbers[i]));
+    const ranges = step.bindings.map(([place, , , size], i) => this.memory.binding(place, ready.numbers[i], size));
     if (step.params.length) ranges.unshift(this.memory.paramsRange(step));
     return { ...this.session.group(index, ranges), groups: ready.groups };
   }

@@ -135,7 +135,7 @@ def _back_half(graph: Graph, placed: list[Placed], options: CompileOptions, stru
     _report(options, "lower")
     items = lower.lower(placed)
     _report(options, "memory")
-    assigned = memory.assign(graph, items)
+    assigned = memory.assign(graph, items, options.target.limit("maxStorageBufferBindingSize"))
     _report(options, "emit")
     meta = {"overridable": [_describe(v) for v in graph.overridable], "structural": sorted(structural)}
     return emit.emit(graph, placed, items, assigned, options.target, structural, meta)

@@ -82,7 +82,7 @@ class _Emitter:
         for kernel, groups in launch.alternatives:
             x, y, z = (self.table.ref(g) for g in groups)
             alternatives.append((self._kernel(kernel), x, y, z))
-        bindings = tuple((self._place(v), access, 0) for v, access in launch.bindings)
+        bindings = tuple((self._place(b.value), b.access, b.offset, b.size) for b in launch.bindings)
         params = tuple(self.table.ref(d) for d in launch.params)
         return P.Dispatch(tuple(alternatives), bindings, params, self._block(params), node)
 

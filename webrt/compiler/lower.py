@@ -53,7 +53,7 @@ def lower(placed: Sequence[Placed]) -> list[Item]:
 def reads(step: Lowered | HostNode) -> list[Value]:
     """The values that a step reads."""
     if isinstance(step, Launch):
-        return [v for v, access in step.bindings if access == "r"]
+        return [b.value for b in step.bindings if b.access == "r"]
     if isinstance(step, HostNode):
         return [*step.node.given(), *step.node.outer]
     return [step.source]
@@ -62,7 +62,7 @@ def reads(step: Lowered | HostNode) -> list[Value]:
 def writes(step: Lowered | HostNode) -> list[Value]:
     """The values that a step writes."""
     if isinstance(step, Launch):
-        return [v for v, access in step.bindings if access == "w"]
+        return [b.value for b in step.bindings if b.access == "w"]
     if isinstance(step, HostNode):
         return [v for v in step.node.outputs if v is not None]
     return [step.target if isinstance(step, CopyBytes) else step.out]

@@ -2,7 +2,8 @@
 
 A slot is given out in order of first write and taken back after the last read. A step never reads and writes one slot,
 since WebGPU refuses a buffer that is bound read-only and writable in one dispatch. Inputs keep a slot of their own (a
-caller's device tensor may stand in for it); outputs keep theirs to the end.
+caller's device tensor may stand in for it); outputs keep theirs to the end. Tensors larger than one binding share slots
+among themselves only, since a slot that is bound whole must fit one.
 """
 
 from __future__ import annotations
@@ -24,8 +25,9 @@ ALIGN = 16
 @dataclass
 class Memory:
     """`roots`: alias → the value whose bytes it is. `places`: of each root that has bytes on the device. `slots`: sizes
-    in bytes, with `labels`. `constants`: those on the device, in order of first use."""
+    in bytes, with `labels`. `constants`: those on the device, in order of first use. `limit`: bytes of one binding."""
 
+    limit: int
     roots: dict[Value, Value]
     places: dict[Value, Place] = field(default_factory=dict)
     slots: list[Dim] = field(default_factory=list)
@@ -39,10 +41,14 @@ class Memory:
         """Where the value's bytes are on the device; None where they are not."""
         return self.places.get(self.root(value))
 
+    def beyond(self, size: Dim) -> bool:
+        """Whether so many bytes are known not to fit one binding."""
+        return isinstance(size, int) and size > self.limit
 
-def assign(graph: Graph, items: Sequence[Item]) -> Memory:
-    """Places for every value that a device step touches."""
-    memory = Memory(_alias_roots(items))
+
+def assign(graph: Graph, items: Sequence[Item], limit: int) -> Memory:
+    """Places for every value that a device step touches; `limit` is the target's maxStorageBufferBindingSize."""
+    memory = Memory(limit, _alias_roots(items))
     device = {
         memory.root(v) for i in items if not isinstance(i.step, HostNode) for v in (*reads(i.step), *writes(i.step))
     }
@@ -109,8 +115,9 @@ def _slots(items: Sequence[Item], device: set[Value], last: dict[Value, int], me
 
 def _take(memory: Memory, free: list[int], size: Dim, label: str) -> Place:
     """A free slot that fits best, or one that grows to fit, or a new one."""
-    fitting = [s for s in free if D.at_least(memory.slots[s], size)]
-    growing = [s for s in free if D.at_least(size, memory.slots[s])]
+    alike = [s for s in free if memory.beyond(memory.slots[s]) == memory.beyond(size)]
+    fitting = [s for s in alike if D.at_least(memory.slots[s], size)]
+    growing = [s for s in alike if D.at_least(size, memory.slots[s])]
     if fitting:
         slot = min(fitting, key=lambda s: _order(memory.slots[s]))
     elif growing:

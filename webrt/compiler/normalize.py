@@ -18,6 +18,10 @@ from webrt.ir import Graph, Node, Value, dtype_of, unique_names
 FOLD_LIMIT = 256 << 20
 """Bytes by which folding may make the model larger in all."""
 
+FILLS = frozenset({"ConstantOfShape", "Expand", "Tile", "Range", "EyeLike"})
+MAX_FILL = 1 << 20
+"""Bytes above which FILLS that make much of little stay: a device runs them faster than it gets their result."""
+
 RANDOM = frozenset(
     {"RandomNormal", "RandomNormalLike", "RandomUniform", "RandomUniformLike", "Bernoulli", "Multinomial", "Dropout"}
 )
@@ -38,7 +42,9 @@ def inline_functions(graph: Graph) -> bool:
 
 
 def fold_constants(graph: Graph) -> bool:
-    """Nodes whose inputs are all constants → constants, while the model grows by no more than FOLD_LIMIT bytes."""
+    """Nodes whose inputs are all constants → constants, while the model grows by no more than FOLD_LIMIT bytes.
+
+    FILLS of more than MAX_FILL bytes stay."""
     kept: list[Node] = []
     room = FOLD_LIMIT - graph.meta.get("folded_bytes", 0)
     for node in graph.nodes:
@@ -115,12 +121,14 @@ def _is_foldable(node: Node) -> bool:
 
 def _size_bounded(node: Node) -> bool:
     """Whether every output's size is known beforehand and in bounds, so that a fold cannot run out of memory."""
+    given = sum(v.const.nbytes for v in node.given() if v.const is not None)
+    limit = max(MAX_FILL, 2 * given) if node.op_type in FILLS else FOLD_LIMIT
     for value in node.outputs:
         if value is not None:
             shape = value.static_shape
             if shape is None or value.dtype is None:
                 return False
-            if value.dtype.nbytes(int(np.prod(shape, dtype=np.float64))) > FOLD_LIMIT:
+            if value.dtype.nbytes(int(np.prod(shape, dtype=np.float64))) > limit:
                 return False
     return True
 

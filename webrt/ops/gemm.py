@@ -8,7 +8,7 @@ from webrt.dims import Dim
 from webrt.errors import ShapeError, UnsupportedOp
 from webrt.ir import Node, Value
 from webrt.lowering import Builder, Info, Shape, op, require
-from webrt.ops.product import Product, product, transposed
+from webrt.ops.product import Product, product, product_transposed, transposed
 from webrt.ops.vectors import Epilogue
 
 
@@ -60,10 +60,11 @@ def gemm(n: Node, b: Builder) -> None:
     m, k, right_k, columns = _sizes(n)
     b.check(D.eq(k, right_k), f"Gemm over {k} and {right_k} elements")
     left = transposed(b, n.input(0)) if n.attr("transA") else n.input(0)
-    right = transposed(b, n.input(1)) if n.attr("transB") else n.input(1)
     c = n.input(2) if n.has(2) else None
     alpha, beta = float(n.attr("alpha")), float(n.attr("beta"))
     if n.input(0).dtype not in T.FLOATS and (alpha != 1.0 or beta not in (0.0, 1.0)):
         raise UnsupportedOp("a Gemm of integers that is scaled")
     epilogue = epilogue_of(b, c, (m, columns), alpha, beta)
-    product(b, Product(m, columns, k if isinstance(k, int) else right_k), left, right, n.output(0), epilogue, "gemm")
+    sizes = Product(m, columns, k if isinstance(k, int) else right_k)
+    multiply = product_transposed if n.attr("transB") else product
+    multiply(b, sizes, left, n.input(1), n.output(0), epilogue, "gemm")

@@ -13,9 +13,9 @@ import numpy as np
 from webrt import dims as D
 from webrt.dims import Dim
 from webrt.dtypes import DType
-from webrt.errors import UnsupportedOp, UnsupportedType
+from webrt.errors import UnsupportedType
 from webrt.ir import Value
-from webrt.lowering import MAX_ITERATIONS, Builder, Shape, Variant, grid, strides
+from webrt.lowering import MAX_ITERATIONS, Builder, Operand, Shape, Variant, Window, grid, strides
 from webrt.ops.vectors import (
     IDENTITY,
     Epilogue,
@@ -25,7 +25,6 @@ from webrt.ops.vectors import (
     kind,
     load4,
     store_fours,
-    sum_of,
     through_temp,
     vec_of,
 )
@@ -38,7 +37,8 @@ MAX_K = K_STEP * (MAX_ITERATIONS - 4)
 class Product:
     """Sizes of a product. `batch` is the result's leading shape, `a_batch` and `b_batch` broadcast to it.
 
-    `b_row` is the number of elements from one row of b to the next, n where nothing is padded.
+    `b_row` is the number of elements from one row of b to the next, n where nothing is padded. `columns` = (first,
+    count) where b holds these columns alone, and no others are written.
     """
 
     m: Dim
@@ -48,6 +48,16 @@ class Product:
     a_batch: tuple[Dim, ...] = ()
     b_batch: tuple[Dim, ...] = ()
     b_row: Dim | None = None
+    columns: tuple[int, int] | None = None
+
+    @property
+    def row_of_b(self) -> Dim:
+        return self.n if self.b_row is None else self.b_row
+
+    @property
+    def width(self) -> Dim:
+        """The columns that are computed."""
+        return self.n if self.columns is None else self.columns[1]
 
 
 def product(
@@ -55,27 +65,51 @@ def product(
 ) -> None:
     """Writes the product of `left` and `right` to `out`.
 
-    Raises UnsupportedType, and UnsupportedOp for a k that is beyond all splitting.
+    Sums over more elements than one invocation may loop over, or than one binding of `right` holds, are added in parts.
+    Raises UnsupportedType.
     """
     if left.dtype is None or left.dtype != right.dtype:
         raise UnsupportedType(f"a product of {left.dtype} and {right.dtype}")
     accumulator(out.dtype)
     s = _rows_only(s)
     s, right = _padded(b, s, right)
-    if isinstance(s.k, int) and s.k > MAX_K:
-        _split(b, s, left, right, out, epilogue, name)
-        return
-    b.check(D.lt(s.k, MAX_K + 1), f"a product over more than {MAX_K} elements")
-    aligned = can_load4(kind(out), s.n) and can_load4(kind(right), s.b_row or s.n)
+    aligned = can_load4(kind(out), s.n) and can_load4(kind(right), s.row_of_b)
     written = out if aligned else through_temp(b, out)
-    _launch(b, s, left, right, written, epilogue, name, (0, s.k))
+    *parts, (first, last, part) = _parts_of_k(b, s, right)
+    sums: dict[str, Value] = {}
+    for start, end, piece in parts:
+        total = b.temp(accumulator(out.dtype), out.known_shape)
+        _launch(b, s, left, piece, total, _adding(IDENTITY, sums), name, (start, end))
+        sums = {"before": total}
+    _launch(b, s, left, part, written, _adding(epilogue, sums), name, (first, last))
     finish(b, written, out, name)
 
 
-def transposed(b: Builder, v: Value, shape: Shape | None = None) -> Value:
+def product_transposed(
+    b: Builder, s: Product, left: Value, right: Value, out: Value, epilogue: Epilogue = IDENTITY, name: str = "matmul"
+) -> None:
+    """`product` of one matrix each, where `right` is [n, k]; one that is larger than a binding is transposed and
+    multiplied some of its rows at a time."""
+    parts = [right] if right.const is not None or not isinstance(s.k, int) else b.windows(right, K_STEP * s.k)
+    if not isinstance(s.k, int) or len(parts) == 1:
+        product(b, s, left, transposed(b, right), out, epilogue, name)
+        return
+    b.check(D.lt(s.k, MAX_K + 1), f"a product over more than {MAX_K} elements")
+    row = kind(right).nbytes(s.k)
+    written = out if can_load4(kind(out), s.n) else through_temp(b, out)
+    for part in parts:
+        if isinstance(part, Window) and isinstance(s.n, int):
+            first = part.offset // row
+            count = min(s.n - first, part.size // row)
+            turned = transposed(b, part, (count, s.k))
+            _launch(b, replace(s, columns=(first, count), b_row=count), left, turned, written, epilogue, name, (0, s.k))
+    finish(b, written, out, name)
+
+
+def transposed(b: Builder, v: Operand, shape: Shape | None = None) -> Value:
     """The value (seen as `shape`) with its last two axes exchanged: a constant, or a temporary that is filled first."""
-    *lead, rows, columns = shape or v.known_shape
-    if v.const is not None:
+    *lead, rows, columns = shape or (v.value if isinstance(v, Window) else v).known_shape
+    if isinstance(v, Value) and v.const is not None:
         seen = v.const if shape is None else v.const.reshape([int(str(d)) for d in shape])
         return b.constant(np.swapaxes(seen, -1, -2), v.dtype)
     out = b.temp(kind(v), (*lead, columns, rows))
@@ -83,6 +117,10 @@ def transposed(b: Builder, v: Value, shape: Shape | None = None) -> Value:
     element = f"let row = {row}; return load_v(row * p.columns + i / p.rows % p.columns);"
     b.map(out, element, reads={"v": v}, params={"rows": rows, "columns": columns}, name="transpose_last")
     return out
+
+
+def _adding(epilogue: Epilogue, sums: dict[str, Value]) -> Epilogue:
+    return epilogue.following("v + load_before(i)", **sums) if sums else epilogue
 
 
 def _rows_only(s: Product) -> Product:
@@ -101,35 +139,37 @@ def _padded(b: Builder, s: Product, right: Value) -> tuple[Product, Value]:
     return replace(s, b_row=s.n + extra), b.constant(array, right.dtype)
 
 
-def _split(b: Builder, s: Product, left: Value, right: Value, out: Value, epilogue: Epilogue, name: str) -> None:
-    """Sums over parts of k go to temporaries, which a last dispatch adds."""
-    k = int(str(s.k))
-    starts = range(0, k, MAX_K)
-    limit = b.target.limit("maxStorageBuffersPerShaderStage") - 1 - len(epilogue.reads)
-    if len(starts) > limit:
-        raise UnsupportedOp(f"a product over {k} elements would need more than {limit} partial sums")
-    parts = {f"p{i}": b.temp(accumulator(out.dtype), out.known_shape) for i in range(len(starts))}
-    for part, start in zip(parts.values(), starts):
-        _launch(b, s, left, right, part, IDENTITY, name, (start, min(k, start + MAX_K)))
-    element = f"return epilogue({sum_of(list(parts))}, i);"
-    reads = {**parts, **epilogue.reads}
-    b.map(out, element, reads=reads, params=epilogue.params, fns=[epilogue.fn], name=f"{name}_sum")
+def _parts_of_k(b: Builder, s: Product, right: Value) -> list[tuple[int, Dim, Operand]]:
+    """(first, last, what holds b's rows of these) for each part of k that one dispatch can take."""
+    if not isinstance(s.k, int) or s.k == 0:
+        b.check(D.lt(s.k, MAX_K + 1), f"a product over more than {MAX_K} elements")
+        return [(0, s.k, right)]
+    row = s.row_of_b
+    rows = b.windows(right, K_STEP * row) if isinstance(row, int) and not s.batch else [right]
+    parts: list[tuple[int, Dim, Operand]] = []
+    for part in rows:
+        first, last = 0, s.k
+        if isinstance(part, Window) and isinstance(row, int):
+            first = part.offset // kind(right).nbytes(row)
+            last = min(s.k, first + part.size // kind(right).nbytes(row))
+        parts += [(at, min(last, at + MAX_K), part) for at in range(first, last, MAX_K)]
+    return parts
 
 
 def _launch(
-    b: Builder, s: Product, left: Value, right: Value, out: Value, epilogue: Epilogue, name: str, span: tuple[Dim, Dim]
-) -> None:
-    b_row = s.n if s.b_row is None else s.b_row
-    vec_a, vec_b = can_load4(kind(left), s.k), can_load4(kind(right), b_row)
+    b: Builder, s: Product, left: Value, right: Operand, out: Value, epilogue: Epilogue, name: str,
+    span: tuple[Dim, Dim],
+) -> None:  # fmt: skip
+    vec_a, vec_b = can_load4(kind(left), s.k), can_load4(kind(right), s.row_of_b)
     vec_out = vec_b and can_load4(kind(out), s.n)
     one_row = s.m == 1
     rows = s.m if one_row else D.ceildiv(s.m, 8)
-    columns = D.ceildiv(s.n, 4 if one_row else 8)
+    columns = D.ceildiv(s.width, 4 if one_row else 8)
     batches = D.prod(s.batch)
     axes = _batch_axes(s)
     fns = [
-        _batch_offsets(len(axes)), load4("a", kind(left), vec_a), _load_columns(kind(right), vec_b),
-        epilogue.fn, *_store(kind(out), vec_b, vec_out),
+        _batch_offsets(len(axes), isinstance(right, Window)), load4("a", kind(left), vec_a),
+        _load_columns(kind(right), vec_b), epilogue.fn, *_store(kind(out), vec_b, vec_out, s.columns is not None),
     ]  # fmt: skip
     variant = Variant(
         "matmul_row" if one_row else "matmul_tile",
@@ -139,11 +179,15 @@ def _launch(
         vec=vec_of(a=(kind(left), vec_a), b=(kind(right), vec_b), out=(kind(out), vec_out)),
     )
     params: dict[str, Dim | float] = {
-        "m": s.m, "n": s.n, "k": s.k, "b_row": b_row, "k_first": span[0], "k_last": span[1], "rows": rows,
+        "m": s.m, "n": s.n, "k": s.k, "b_row": s.row_of_b, "k_first": span[0], "k_last": span[1], "rows": rows,
         "columns": columns, "batches": batches,
     }  # fmt: skip
     for i, (size, a_step, b_step) in enumerate(axes):
         params |= {f"size_{i}": size, f"a_{i}": a_step, f"b_{i}": b_step}
+    if isinstance(right, Window):
+        params["b_window"] = right.offset * 8 // kind(right).bits
+    if s.columns is not None:
+        params |= {"column": s.columns[0], "width": s.columns[1]}
     reads = {"a": left, "b": right, **epilogue.reads}
     b.launch(variant, reads=reads, writes={"out": out}, params={**params, **epilogue.params}, name=name)
 
@@ -151,7 +195,7 @@ def _launch(
 def _batch_axes(s: Product) -> list[tuple[Dim, Dim, Dim]]:
     """(size, elements from one step to the next in a, in b) per axis; axes are merged where both sides allow it."""
     a_steps = [D.mul(x, D.mul(s.m, s.k)) for x in strides(s.a_batch)]
-    b_steps = [D.mul(x, D.mul(s.k, s.n if s.b_row is None else s.b_row)) for x in strides(s.b_batch)]
+    b_steps = [D.mul(x, D.mul(s.k, s.row_of_b)) for x in strides(s.b_batch)]
     axes: list[tuple[Dim, Dim, Dim]] = []
     for size, a_size, a_step, b_size, b_step in zip(s.batch, s.a_batch, a_steps, s.b_batch, b_steps):
         if size == 1:
@@ -169,13 +213,15 @@ def _step(size: Dim, own: Dim, step: Dim) -> Dim:
     return step if own == size else D.select(D.eq(own, 1), 0, step)
 
 
-def _batch_offsets(axes: int) -> str:
+def _batch_offsets(axes: int, windowed: bool) -> str:
+    """Where a's and b's matrices of the result's matrix z start. Of a window of b it is where the whole would start:
+    the difference wraps around, and the sum with a row's place in the whole is right again."""
     lines = [
         f"at += rest % p.size_{i} * vec2<u32>(p.a_{i}, p.b_{i}); rest /= p.size_{i};" for i in reversed(range(1, axes))
     ]
     return "\n".join(
         ["fn batch_offsets(z: u32) -> vec2<u32> {", "var rest = z; var at = vec2<u32>();", *lines,
-         "return at + rest * vec2<u32>(p.a_0, p.b_0); }"]
+         f"return at + rest * vec2<u32>(p.a_0, p.b_0){' - vec2<u32>(0u, p.b_window)' if windowed else ''}; }}"]
     )  # fmt: skip
 
 
@@ -188,12 +234,15 @@ def _load_columns(dtype: DType, aligned: bool) -> str:
     return f"fn columns_b(row: u32, t: u32) -> vec4<B> {{ let i = row + t; return vec4<B>({value}); }}"
 
 
-def _store(dtype: DType, adjacent: bool, fours: bool) -> list[str]:
+def _store(dtype: DType, adjacent: bool, fours: bool, part: bool) -> list[str]:
+    """`store4(start, t, v)`: columns of the row that starts at `start`, as `columns_b` counts them."""
+    width, row = ("p.width", "start + p.column") if part else ("p.n", "start")
     if fours:
         values = ", ".join(f"epilogue(v.{c}, i + {k}u)" for k, c in enumerate("xyzw"))
-        body = f"let i = start + 4u * t; let r = vec4<Out>({values}); if (4u * t < p.n) {{ {store_fours(dtype)} }}"
+        body = f"let i = {row} + 4u * t; let r = vec4<Out>({values}); if (4u * t < {width}) {{ {store_fours(dtype)} }}"
         return [f"fn store4(start: u32, t: u32, v: vec4<Out>) {{ {body} }}"]
     column = "4u * t + {k}u" if adjacent else "t + {k}u * p.columns"
-    one = "fn store1(row: u32, at: u32, v: Out) { if (at < p.n) { out[row + at] = epilogue(v, row + at); } }"
+    store = f"let i = {row} + at; out[i] = epilogue(v, i);"
+    one = f"fn store1(start: u32, at: u32, v: Out) {{ if (at < {width}) {{ {store} }} }}"
     calls = " ".join(f"store1(start, {column.format(k=k)}, v.{c});" for k, c in enumerate("xyzw"))
     return [one, f"fn store4(start: u32, t: u32, v: vec4<Out>) {{ {calls} }}"]

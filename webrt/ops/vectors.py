@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 
 from webrt import dims as D
@@ -11,7 +11,7 @@ from webrt.dims import Dim
 from webrt.dtypes import DType
 from webrt.errors import UnsupportedType
 from webrt.ir import Value
-from webrt.lowering import Builder
+from webrt.lowering import Builder, Operand
 
 
 @dataclass(frozen=True)
@@ -40,7 +40,7 @@ class Epilogue:
 IDENTITY = Epilogue()
 
 
-def kind(v: Value) -> DType:
+def kind(v: Operand) -> DType:
     """A tensor's element type; raises UnsupportedType for anything else."""
     if v.dtype is None:
         raise UnsupportedType(f"{v.name!r} is no tensor")
@@ -92,11 +92,6 @@ def finish(b: Builder, written: Value, out: Value, name: str) -> None:
     """Packs a temporary of `through_temp` into the output."""
     if written is not out:
         b.map(out, "return load_v(i);", reads={"v": written}, name=f"{name}_pack")
-
-
-def sum_of(parts: Sequence[str]) -> str:
-    """`load_p0(i) + load_p1(i) + …`"""
-    return " + ".join(f"load_{p}(i)" for p in parts)
 
 
 def _aligned_load(name: str, dtype: DType) -> str:

@@ -107,7 +107,8 @@ class Run:
             return Transfer(source.buffer, source.offset, target.buffer, target.offset, size)
         if not isinstance(step, Dispatch):
             raise PlanError(f"step {index} is a {step.kind} step among device steps")
-        ranges = [self.memory.range(p, o, self.external) for (p, _, _), o in zip(step.bindings, ready.offsets)]
+        bound = zip(step.bindings, ready.offsets)
+        ranges = [self.memory.binding(place, o, size, self.external) for (place, _, _, size), o in bound]
         if step.params and self.memory.params is not None:
             ranges.insert(0, Range(self.memory.params, step.params_offset, padded(4 * len(step.params))))
         pipeline, group = self.session.group(index, tuple(ranges))

@@ -8,6 +8,7 @@ from webrt.errors import PlanError, TargetError
 from webrt.plan import Place, Plan
 from webrt.runtime.device import Buffer, Device, Range, padded
 from webrt.runtime.tensor import upload
+from webrt.target import Target
 
 ARENA_ALIGN = 256
 """WebGPU's alignment of storage bindings."""
@@ -19,9 +20,12 @@ class Memory:
     `generation` changes whenever a slot gets another buffer.
     """
 
-    def __init__(self, plan: Plan, device: Device, constants: Iterable[int], bound: Collection[int]) -> None:
-        """Uploads `constants` (indices), one at a time. `bound` names the slots that kernels see."""
-        self.plan, self.device = plan, device
+    def __init__(
+        self, plan: Plan, device: Device, target: Target, constants: Iterable[int], bound: Collection[int]
+    ) -> None:
+        """Uploads `constants` (indices), one at a time. `bound` names the slots that kernels bind whole; `target` has
+        the limits that are kept to."""
+        self.plan, self.device, self.target = plan, device, target
         self.generation = 0
         self._bound = bound
         self._slots: list[Buffer | None] = [None] * len(plan.slots)
@@ -65,8 +69,14 @@ class Memory:
             whole = Range(buffer, 0, buffer.nbytes)
         if not 0 <= offset < whole.nbytes:
             raise PlanError(f"a step starts at byte {offset} of {whole.buffer.label!r}, which has {whole.nbytes}")
-        limit = self.device.target.limit("maxStorageBufferBindingSize")
-        return Range(whole.buffer, whole.offset + offset, min(whole.nbytes - offset, limit))
+        return Range(whole.buffer, whole.offset + offset, whole.nbytes - offset)
+
+    def binding(self, place: Place, offset: int, size: int, external: Mapping[int, Buffer] | None = None) -> Range:
+        """What a dispatch binds: `size` bytes, or, where that is 0, as much of the rest as one binding holds."""
+        rest = self.range(place, offset, external)
+        if size > rest.nbytes:
+            raise PlanError(f"a step binds {size} bytes of {rest.buffer.label!r}, of which {rest.nbytes} are left")
+        return rest._replace(nbytes=size or min(rest.nbytes, self.target.limit("maxStorageBufferBindingSize")))
 
     def write_params(self, block: bytes) -> None:
         """Puts the parameter block on the device where it differs from what is there."""
@@ -84,9 +94,9 @@ class Memory:
         self._constants.clear()
 
     def _largest(self, slot: int) -> int:
-        target = self.device.target
-        limit = target.limit("maxBufferSize")
-        return (min(limit, target.limit("maxStorageBufferBindingSize")) if slot in self._bound else limit) // 16 * 16
+        limit = self.target.limit("maxBufferSize")
+        bound = self.target.limit("maxStorageBufferBindingSize")
+        return (min(limit, bound) if slot in self._bound else limit) // 16 * 16
 
     def _upload(self, constants: Sequence[int]) -> None:
         for arena in self._pack(constants):
@@ -100,18 +110,19 @@ class Memory:
                 self._constants[index] = Range(buffer, at, padded(nbytes))
 
     def _pack(self, constants: Sequence[int]) -> list[list[tuple[int, int]]]:
-        """(constant, offset) by arena; each arena fits one binding. Raises TargetError for a constant that does not."""
-        target = self.device.target
-        limit = min(target.limit("maxStorageBufferBindingSize"), target.limit("maxBufferSize"))
+        """(constant, offset) by arena. One that is larger than a binding has an arena of its own; one that is larger
+        than a buffer raises TargetError."""
+        most = self.target.limit("maxBufferSize")
+        limit = min(self.target.limit("maxStorageBufferBindingSize"), most)
         arenas: list[list[tuple[int, int]]] = []
         end = limit
         for index in constants:
             constant = self.plan.constants[index]
             size = padded(constant.nbytes)
-            if size > limit:
+            if size > most:
                 raise TargetError(
                     f"the constant {constant.name!r} has {size} bytes; "
-                    f"the device {target.name!r} has maxStorageBufferBindingSize {limit}"
+                    f"the device {self.target.name!r} has maxBufferSize {most}"
                 )
             offset = -(-end // ARENA_ALIGN) * ARENA_ALIGN
             if offset + size > limit:

@@ -11,9 +11,9 @@ from typing import NamedTuple
 from webrt.dims import DimRef, resolve
 from webrt.errors import InputError, PlanError, TargetError
 from webrt.plan import Copy, Dispatch, HostStep, Place, Plan
-from webrt.runtime.device import Buffer, Command, Layout
+from webrt.runtime.device import Buffer, Command, Layout, padded
 from webrt.runtime.sizes import Key
-from webrt.target import Target
+from webrt.target import DEFAULT_LIMITS, Target
 
 MAX_RECORDINGS = 4
 OFFSET_ALIGN = 256
@@ -62,14 +62,22 @@ class Segment:
 
 
 class Resolver:
-    """A plan on a target. Raises TargetError where the target does not meet it (both numbers are named)."""
+    """A plan on a device's target. Raises TargetError where the target does not meet it (both numbers are named).
+
+    `target` has lower limits than the device where the plan was made for less than WebGPU guarantees; `bound` are the
+    slots that kernels bind whole."""
 
     def __init__(self, plan: Plan, target: Target) -> None:
-        self.plan, self.target = plan, target
+        self.plan, self.target = plan, _lowered(plan, target)
         _check_target(plan, target)
         self.kernels = [self._choose(s) if isinstance(s, Dispatch) else -1 for s in plan.steps]
         self.segments = _segments(plan)
-        self.bound = {p[1] for s in plan.steps if isinstance(s, Dispatch) for p, _, _ in s.bindings if p[0] == "s"}
+        dispatches = [s for s in plan.steps if isinstance(s, Dispatch)]
+        self.bound = {p[1] for s in dispatches for p, _, _, size in s.bindings if p[0] == "s" and not size}
+        for step in dispatches:
+            self._check_constants(step)
+        for i, slot in enumerate(plan.slots):
+            self._slot(i, slot.size if isinstance(slot.size, int) else None)
 
     def kernel_of(self, step: int) -> int:
         """The kernel that runs dispatch `step`."""
@@ -77,7 +85,7 @@ class Resolver:
 
     def layout_of(self, step: Dispatch) -> Layout:
         """The bind group layout of a dispatch."""
-        return Layout(bool(step.params), tuple(access for _, access, _ in step.bindings))
+        return Layout(bool(step.params), tuple(access for _, access, _, _ in step.bindings))
 
     def frame(self, key: Key, values: Sequence[int | None]) -> Frame:
         """Raises TargetError or InputError for numbers that the device or WebGPU cannot take."""
@@ -85,6 +93,16 @@ class Resolver:
         params = bytearray(self.plan.params_size)
         steps = [self._step(i, values, params) for i in range(len(self.plan.steps))]
         return Frame(key, slots, steps, bytes(params))
+
+    def _check_constants(self, step: Dispatch) -> None:
+        limit = self.target.limit("maxStorageBufferBindingSize")
+        for (kind, index), _, _, size in step.bindings:
+            need = size or (padded(self.plan.constants[index].nbytes) if kind == "c" else 0)
+            if need > limit:
+                raise TargetError(
+                    f"{self._name(step)} binds {need} bytes of a tensor; "
+                    f"the device {self.target.name!r} has maxStorageBufferBindingSize {limit}"
+                )
 
     def _choose(self, step: Dispatch) -> int:
         reasons = []
@@ -115,7 +133,7 @@ class Resolver:
 
     def _dispatch(self, step: Dispatch, index: int, values: Sequence[int | None], params: bytearray) -> Ready | None:
         groups = [resolve(g, values) for g in step.alternatives[self.kernels[index]][1:]]
-        offsets = [resolve(o, values) for _, _, o in step.bindings]
+        offsets = [resolve(o, values) for _, _, o, _ in step.bindings]
         words = [resolve(p, values) for p in step.params]
         if 0 in groups:
             return SKIP
@@ -168,7 +186,7 @@ def node_name(plan: Plan, step: Dispatch | Copy | HostStep) -> str:
 def places(step: Dispatch | Copy | HostStep) -> list[tuple[Place, str]]:
     """The places that a device step touches, with "r" or "w"."""
     if isinstance(step, Dispatch):
-        return [(p, access) for p, access, _ in step.bindings]
+        return [(p, access) for p, access, _, _ in step.bindings]
     return [(step.source, "r"), (step.target, "w")] if isinstance(step, Copy) else []
 
 
@@ -187,6 +205,13 @@ def _segments(plan: Plan) -> list[Segment]:
         out.append(Segment(host, start, start + count))
         start += count
     return out
+
+
+def _lowered(plan: Plan, target: Target) -> Target:
+    """The device's target, or what a plan for less than WebGPU guarantees says: it runs as on so small a device."""
+    limits = plan.target.get("limits", {})
+    low = {k: v for k, v in limits.items() if not k.startswith("min") and v < DEFAULT_LIMITS.get(k, 0)}
+    return target.with_limits(**{k: min(v, target.limit(k)) for k, v in low.items()})
 
 
 def _check_target(plan: Plan, target: Target) -> None:

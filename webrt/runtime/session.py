@@ -56,7 +56,7 @@ class Session:
         self._groups: dict[int, dict[tuple[Range, ...], BindGroup]] = {}
         self._pipelines = self._make_pipelines()
         constants = {p[1] for s in plan.steps for p, _ in places(s) if p[0] == "c"}
-        self.memory = Memory(plan, device, constants, self.resolver.bound)
+        self.memory = Memory(plan, device, self.resolver.target, constants, self.resolver.bound)
 
     def run(
         self,

@@ -1,0 +1,138 @@
+"""Tensors larger than one binding: bound by windows where a lowering can, else declined with both numbers."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import pytest
+from onnx import helper, numpy_helper
+
+from tests.kernels.harness import Array, device, node_model, oracle
+from tests.tolerance import close
+from webrt.compiler.compile import CompileOptions, compile_model
+from webrt.errors import TargetError
+from webrt.host import CpuProvider
+from webrt.plan import Dispatch, Plan, dump, load
+from webrt.runtime.session import Session
+from webrt.target import BASE
+
+RNG = np.random.default_rng(11)
+LOW = BASE.with_limits(maxStorageBufferBindingSize=1 << 20)
+
+
+def floats(*shape: int, dtype: Any = np.float32) -> Array:
+    return RNG.standard_normal(shape).astype(dtype)
+
+
+def low_plan(op: str, inputs: list[Array], attrs: dict[str, Any], constants: tuple[int, ...] = ()) -> Plan:
+    """The node's plan for 1 MiB bindings, as its file gives it back; no dispatch of it binds more."""
+    model, _ = node_model(op, inputs, attrs, constants=constants)
+    plan = load(dump(compile_model(model, CompileOptions(target=LOW))))
+    for step in plan.steps:
+        for place, _, _, size in step.bindings if isinstance(step, Dispatch) else ():
+            whole = plan.slots[place[1]].size if place[0] == "s" else plan.constants[place[1]].nbytes
+            assert isinstance(whole, int)
+            assert (size or whole) <= 1 << 20
+    return plan
+
+
+def check(op: str, inputs: list[Array], attrs: dict[str, Any], constants: tuple[int, ...] = ()) -> Plan:
+    plan = low_plan(op, inputs, attrs, constants)
+    assert not plan.host_steps, [p.reason for p in plan.placement]
+    model, feeds = node_model(op, inputs, attrs, constants=constants)
+    with Session(plan, device()) as session:
+        close(session.run(None, feeds)[0], oracle(model, feeds)[0], atol=1e-3)
+    return plan
+
+
+def windows(plan: Plan) -> int:
+    return sum(b[3] > 0 for s in plan.steps if isinstance(s, Dispatch) for b in s.bindings)
+
+
+@pytest.mark.parametrize("constants", [(), (1, 2)], ids=["fed", "constant"])
+@pytest.mark.parametrize("turned", [0, 1])
+@pytest.mark.parametrize(("m", "k", "n"), [(1, 1024, 512), (5, 1024, 512), (3, 515, 1023), (2, 1023, 514)])
+def test_gemm_of_2_mib_of_weights(m: int, k: int, n: int, turned: int, constants: tuple[int, ...]) -> None:
+    weights = floats(n, k) if turned else floats(k, n)
+    inputs = [floats(m, k), weights, floats(n)]
+    plan = check("Gemm", inputs, {"transB": turned, "alpha": 0.5, "beta": 2.0}, constants)
+    assert windows(plan) >= 2
+
+
+@pytest.mark.parametrize("constants", [(), (1,)], ids=["fed", "constant"])
+def test_matmul_of_a_batch_and_large_weights(constants: tuple[int, ...]) -> None:
+    assert windows(check("MatMul", [floats(3, 2, 600), floats(600, 500)], {}, constants)) == 2
+
+
+def test_gemm_of_half_floats() -> None:
+    inputs = [floats(*s, dtype=np.float16) for s in ((2, 1500), (514, 1500))]
+    exact = (inputs[0].astype(np.float64) @ inputs[1].astype(np.float64).T).astype(np.float16)
+    plan = low_plan("Gemm", inputs, {"transB": 1})
+    assert windows(plan) == 2
+    with Session(plan, device()) as session:
+        close(session.run(None, {"x0": inputs[0], "x1": inputs[1]})[0], exact, rtol=5e-3, atol=5e-2)
+
+
+@pytest.mark.parametrize("dtype", [np.float32, np.int64, np.uint8])
+def test_fill(dtype: type) -> None:
+    count = 3 * (1 << 20) // np.dtype(dtype).itemsize - 3
+    value = numpy_helper.from_array(np.array([7], dtype))
+    plan = check("ConstantOfShape", [np.array([count])], {"value": value}, (0,))
+    assert windows(plan) == 3
+
+
+def test_range_and_expand() -> None:
+    step = [np.array(x, np.int64) for x in (5, 5 + 3 * 400_001, 3)]
+    assert windows(check("Range", step, {}, (0, 1, 2))) == 4
+    assert windows(check("Expand", [floats(1, 1001), np.array([700, 1001])], {}, (1,))) == 3
+
+
+def test_other_nodes_are_declined_with_both_numbers() -> None:
+    x = floats(600, 600)
+    model, feeds = node_model("Transpose", [x])
+    plan = compile_model(model, CompileOptions(target=LOW))
+    assert [p.provider for p in plan.placement] == ["cpu"]
+    assert "1440000 bytes, the target has maxStorageBufferBindingSize 1048576" in plan.placement[0].reason
+    with Session(plan, device(), CpuProvider()) as session:
+        np.testing.assert_array_equal(session.run(None, feeds)[0], x.T)
+
+
+def test_small_tensors_share_no_slot_with_large_ones() -> None:
+    """The large one is free before the small ones are made: a slot of its size would not fit their whole bindings."""
+    nodes = [
+        helper.make_node("Gemm", ["x", "w"], ["a"], transB=1),
+        helper.make_node("Relu", ["a"], ["b"]),
+        helper.make_node("Neg", ["b"], ["y"]),
+        helper.make_node("ConstantOfShape", ["s"], ["w"], value=numpy_helper.from_array(np.array([0.5], np.float32))),
+    ]
+    graph = helper.make_graph(
+        nodes[3:] + nodes[:3], "g", [helper.make_tensor_value_info("x", 1, [2, 1024])],
+        [helper.make_tensor_value_info("y", 1, [2, 512])], [numpy_helper.from_array(np.array([512, 1024]), "s")],
+    )  # fmt: skip
+    model = helper.make_model(graph, opset_imports=[helper.make_opsetid("", 20)], ir_version=10)
+    plan = compile_model(model, CompileOptions(target=LOW))
+    x = np.abs(floats(2, 1024))
+    with Session(plan, device()) as session:
+        close(session.run(None, {"x": x})[0], np.tile(-0.5 * x.sum(1, keepdims=True), (1, 512)), rtol=1e-3)
+
+
+def test_sizes_known_at_the_run_keep_to_the_plans_limits() -> None:
+    """A plan for less than WebGPU guarantees runs as on so small a device, whatever the device is."""
+    model, _ = node_model("Relu", [floats(4, 4)], symbolic=True)
+    plan = compile_model(model, CompileOptions(target=LOW))
+    with Session(plan, device()) as session:
+        assert session.run(None, {"x0": floats(512, 512)})[0].shape == (512, 512)
+        with pytest.raises(TargetError, match="needs 1050624 bytes.*maxStorageBufferBindingSize 1048576"):
+            session.run(None, {"x0": floats(513, 512)})
+
+
+def test_a_tensor_larger_than_a_buffer_is_refused_before_anything_is_submitted() -> None:
+    small = BASE.with_limits(maxStorageBufferBindingSize=1 << 20, maxBufferSize=3 << 20)
+    value = numpy_helper.from_array(np.array([7], np.float32))
+    model, _ = node_model("ConstantOfShape", [np.array([1 << 20])], {"value": value}, constants=(0,))
+    plan = compile_model(model, CompileOptions(target=small))
+    before = device().counters.submits, device().counters.created
+    with pytest.raises(TargetError, match="needs 4194304 bytes.*maxBufferSize 3145728"):
+        Session(plan, device())
+    assert (device().counters.submits, device().counters.created) == before
