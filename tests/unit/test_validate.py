@@ -4,11 +4,12 @@ from __future__ import annotations
 
 import re
 from pathlib import Path
+from random import Random
 from typing import Any
 
 import pytest
 
-from tests.plans import TABLE, edited
+from tests.plans import TABLE, damaged, edited
 from webrt import plan as P
 from webrt import validate as V
 from webrt.errors import PlanError
@@ -46,6 +47,16 @@ def _message(case: dict[str, Any]) -> str:
     except PlanError as e:
         return str(e)
     return ""
+
+
+def test_damaged_plans_are_plan_errors_or_plans() -> None:
+    refused = 0
+    for seed in range(3000):
+        try:
+            V.validate(P.plan_from_json(damaged(Random(seed))))
+        except PlanError:
+            refused += 1
+    assert 2000 < refused < 3000
 
 
 def test_a_given_target_replaces_the_plans_own() -> None:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import itertools
 import json
 from pathlib import Path
+from random import Random
 from typing import Any
 
 import numpy as np
@@ -12,12 +13,13 @@ import pytest
 from onnx import parser
 
 from tests.kernels.harness import device
-from tests.plans import TABLE, edited
+from tests.plans import TABLE, damaged, edited
 from tests.web.driver import Player
 from webrt.compiler.compile import compile_model
 from webrt.errors import InputError, PlanError, ShapeError
-from webrt.plan import Plan, save
+from webrt.plan import Plan, plan_from_json, save
 from webrt.runtime.session import Session
+from webrt.validate import validate
 
 pytestmark = pytest.mark.xdist_group("chromium")
 
@@ -86,6 +88,22 @@ def test_bad_plans_table(player: Player) -> None:
     assert not wrong
     for case in TABLE["good"]:
         player.call("parse", text=edited(case["edits"]))
+
+
+def refusal(check: Any, *args: Any, **kwargs: Any) -> str:
+    try:
+        check(*args, **kwargs)
+    except PlanError as e:
+        return e.what
+    return ""
+
+
+def test_damaged_plans_are_refused_alike(player: Player) -> None:
+    texts = [damaged(Random(seed)) for seed in range(400)]
+    there = [bool(refusal(player.call, "parse", text=t)) for t in texts]
+    here = [bool(refusal(lambda t: validate(plan_from_json(t)), t)) for t in texts]
+    assert there == here
+    assert 250 < sum(here) < 400
 
 
 def test_agrees_with_the_native_device(player: Player, chain: Plan) -> None:
