@@ -105,11 +105,12 @@ def quantize_linear(n: Node, b: Builder) -> None:
     quotient = text.format(f"f32_div(f32(load_x(i)), {s.scale})")
     b.map(
         out, f"return Out(quantize({quotient}, {s.zero}));", reads={"x": x, **s.reads},
-        params={**s.params, **_range(out.dtype)}, fns=[*s.fns, _QUANTIZE], use=(*use, "nan", "divide"), name="quantize",
+        params={**s.params, **quantized_range(out.dtype)}, fns=[*s.fns, QUANTIZE], use=(*use, "nan", "divide"),
+        name="quantize",
     )  # fmt: skip
 
 
-_QUANTIZE = """fn quantize(quotient: f32, zero: i32) -> i32 {
+QUANTIZE = """fn quantize(quotient: f32, zero: i32) -> i32 {
   let low = i32(p.low) - zero;
   let high = i32(p.high) - zero;
   if (is_nan(quotient)) { return low + zero; }
@@ -117,7 +118,7 @@ _QUANTIZE = """fn quantize(quotient: f32, zero: i32) -> i32 {
 }"""
 
 
-def _range(dtype: DType | None) -> Mapping[str, Dim]:
+def quantized_range(dtype: DType | None) -> Mapping[str, Dim]:
     """The smallest and the largest quantized value."""
     bits = dtype.bits if dtype is not None else 8
     low = -(2 ** (bits - 1)) if dtype in T.SIGNED else 0
@@ -167,6 +168,6 @@ def dynamic_quantize_linear(n: Node, b: Builder) -> None:
     )  # fmt: skip
     b.map(
         n.output(), "return u32(quantize(f32_div(load_x(i), load_scale(0u)), i32(load_zero(0u))));",
-        reads={"x": x, "scale": scale, "zero": zero}, params=_range(T.U8), fns=[_QUANTIZE], use=("nan", "divide"),
-        name="dynamic_quantize",
+        reads={"x": x, "scale": scale, "zero": zero}, params=quantized_range(T.U8), fns=[QUANTIZE],
+        use=("nan", "divide"), name="dynamic_quantize",
     )  # fmt: skip

@@ -1,0 +1,53 @@
+//! bindings a w scale * out:w
+//! params m n k rows words words_per_block *
+//! consts HALVES
+//! fns load4_a epilogue
+//! use index
+
+// out[row, column] = sum over k of a[row, k] * scale * (w - zero): 4 rows of one column per invocation.
+// w is [word, column]: a word holds 4 numbers of 8 bits along k, or 8 of 4 bits (HALVES 2: k … k+3 are the low halves
+// of its bytes, k+4 … k+7 the high ones). scale is [block, column, (scale, zero)].
+
+struct Sums { low: vec4<f32>, high: vec4<f32> }
+
+fn products(at: u32, q: Sums) -> f32 {
+  let low = dot(load4_a(at), q.low);
+  if (HALVES == 1u) { return low; }
+  return low + dot(load4_a(at + 4u), q.high);
+}
+
+fn numbers(word: u32, zero: f32) -> Sums {
+  if (HALVES == 1u) { return Sums(vec4<f32>(unpack4xU8(word)) - zero, vec4<f32>()); }
+  let low = vec4<f32>(unpack4xU8(word & 0x0f0f0f0fu));
+  let high = vec4<f32>(unpack4xU8((word >> 4u) & 0x0f0f0f0fu));
+  return Sums(low - zero, high - zero);
+}
+
+fn store1(row: u32, column: u32, v: f32) {
+  if (row < p.m) { out[row * p.n + column] = epilogue(v, row * p.n + column); }
+}
+
+@compute @workgroup_size(64)
+fn main(@builtin(workgroup_id) group: vec3<u32>, @builtin(num_workgroups) groups: vec3<u32>, @builtin(local_invocation_index) local: u32) {
+  let tile = flat_index(group, groups, local);
+  let column = tile % p.n;
+  let row = tile / p.n * 4u;
+  if (tile >= p.rows * p.n) { return; }
+  var sums = vec4<f32>();
+  for (var first = 0u; first < p.words; first += p.words_per_block) {
+    let at = (first / p.words_per_block * p.n + column) * 2u;
+    let scale = load_scale(at);
+    let zero = load_scale(at + 1u);
+    var block = vec4<f32>();
+    for (var word = first; word < min(first + p.words_per_block, p.words); word++) {
+      let q = numbers(load_w(word * p.n + column), zero);
+      let k = row * p.k + word * 4u * HALVES;
+      block += vec4<f32>(products(k, q), products(k + p.k, q), products(k + 2u * p.k, q), products(k + 3u * p.k, q));
+    }
+    sums += scale * block;
+  }
+  store1(row, column, sums.x);
+  store1(row + 1u, column, sums.y);
+  store1(row + 2u, column, sums.z);
+  store1(row + 3u, column, sums.w);
+}

@@ -1,0 +1,84 @@
+"""com.microsoft's MatMulNBits: weights of 4 or 8 bits in blocks along k, each with a scale and a zero point.
+
+The numbers stay packed on the device. Source: ONNX Runtime's ContribOperators.md.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+
+from webrt import dims as D
+from webrt import dtypes as T
+from webrt.dims import Dim
+from webrt.errors import ShapeError, UnsupportedOp
+from webrt.ir import Node
+from webrt.lowering import MAX_ITERATIONS, Builder, Info, Variant, grid, op, require
+from webrt.ops.vectors import IDENTITY, can_load4, finish, kind, load4, through_temp, vec_of
+
+Array = np.ndarray[Any, Any]
+ROWS = 4
+
+
+def nbits_shape(n: Node) -> list[Info]:
+    a = n.input(0)
+    return [(a.dtype, None if a.shape is None else (*a.shape[:-1], int(n.attr("N"))))]
+
+
+@op("MatMulNBits", domain="com.microsoft", shape=nbits_shape)
+def matmul_nbits(n: Node, b: Builder) -> None:
+    a, k, columns, bits = n.input(0), int(n.attr("K")), int(n.attr("N")), int(n.attr("bits"))
+    block = int(n.attr("block_size"))
+    require([a, n.input(5) if n.has(5) else None], *T.FLOATS)
+    halves = 8 // bits if bits in (4, 8) else 0
+    if not halves or n.has(4) or k % (4 * halves) or block % (4 * halves) or k // (2 * halves) > MAX_ITERATIONS:
+        raise UnsupportedOp(f"MatMulNBits of {bits} bits with K {k}, blocks of {block}{' and g_idx' * n.has(4)}")
+    if a.known_shape[-1:] != (k,):
+        b.check(D.eq(a.known_shape[-1], k), f"A has {a.known_shape[-1]} columns, K is {k}")
+    words = b.constant(_words(n.const(1), columns, k, halves))
+    scales = b.constant(_scales(n, columns, -(-k // block), bits))
+    m = D.prod(a.known_shape[:-1])
+    rows = D.ceildiv(m, ROWS)
+    params: dict[str, Dim | float] = {
+        "m": m, "n": columns, "k": k, "rows": rows, "words": k // (4 * halves),
+        "words_per_block": block // (4 * halves),
+    }  # fmt: skip
+    epilogue = IDENTITY if not n.has(5) else IDENTITY.following("v + load_bias(i % p.n)", bias=n.input(5))
+    aligned = can_load4(kind(a), k)
+    variant = Variant(
+        "matmul_nbits",
+        grid(D.mul(rows, columns)),
+        consts={"HALVES": halves},
+        fns=[load4("a", kind(a), aligned), epilogue.fn],
+        vec=vec_of(a=(kind(a), aligned)),
+    )
+    out = through_temp(b, n.output(0))
+    reads = {"a": a, "w": words, "scale": scales, **epilogue.reads}
+    b.launch(variant, reads=reads, writes={"out": out}, params=params, name="matmul_nbits")
+    finish(b, out, n.output(0), "matmul_nbits")
+
+
+def _words(packed: Array, columns: int, k: int, halves: int) -> Array:
+    """uint32 [word, column] of numbers packed as [column, block, byte]; with 4 bits the low halves of a word's bytes
+    are its first four numbers."""
+    if packed.size < columns * k // halves:
+        raise ShapeError(f"{packed.size} bytes of weights, {columns * k // halves} are needed")
+    data = packed.reshape(columns, -1)[:, : k // halves]
+    if halves == 2:
+        numbers = np.stack([data & 15, data >> 4], axis=-1).reshape(columns, -1, 2, 4)
+        data = (numbers[:, :, 0] | numbers[:, :, 1] << 4).reshape(columns, -1)
+    return np.ascontiguousarray(np.ascontiguousarray(data).view("<u4").T)
+
+
+def _scales(n: Node, columns: int, blocks: int, bits: int) -> Array:
+    """float32 [block, column, 2]: scale and zero point."""
+    out = np.full((blocks, columns, 2), 2 ** (bits - 1), np.float32)
+    out[..., 0] = n.const(2).astype(np.float32).reshape(columns, blocks).T
+    if n.has(3):
+        zeros = n.const(3)
+        if zeros.dtype == np.uint8 and bits == 4:
+            halves = np.stack([zeros & 15, zeros >> 4], axis=-1)
+            zeros = halves.reshape(columns, -1)[:, :blocks]
+        out[..., 1] = zeros.astype(np.float32).reshape(columns, blocks).T
+    return out
