@@ -106,6 +106,4 @@ addEventListener("drop", ({ dataTransfer }) => {
   if (file && document.body.ariaBusy !== "true") openModel(file);
 });
 
-window.webrtProgress = [];
-setInterval(() => { window.webrtProgress = view.progressSoFar(); }, 200);
 call("adapter").then(view.showAdapter, (error) => view.showAdapter({ text: error.message, found: false }));

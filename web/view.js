@@ -43,7 +43,6 @@ export function showProgress(stage, done, total) {
     stages.set(stage, { item, started: performance.now() });
   }
   const { item, started } = stages.get(stage);
-  Object.assign(stages.get(stage), { done, total });
   const [, bar, amount] = item.children;
   if (done >= total) {
     bar.value = 1;
@@ -56,9 +55,6 @@ export function showProgress(stage, done, total) {
     amount.textContent = "…";
   }
 }
-
-/** The stages so far as [name, done, total], for whoever drives the page. */
-export const progressSoFar = () => [...stages].map(([stage, { done, total }]) => [stage, done, total]);
 
 const HELP = {
   NoAdapter: "A .webrt plan needs WebGPU. Open the .onnx instead: the CPU provider then runs it here.",

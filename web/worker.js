@@ -93,15 +93,16 @@ function reportPlan(stage, done, total) {
   report({ download: "Uploading constants", pipelines: "Making pipelines" }[stage] ?? stage, done, total);
 }
 
-/** A model, or a plan with host steps, with Python. */
-async function openWithPython(bytes) {
+/** A model with Python; or a plan with host steps, whose nodes Python runs. */
+async function openWithPython(bytes, { isPlan = false } = {}) {
   const { app } = await withPython();
   const opened = await app.open_model(bytes, report);
   const description = () => JSON.parse(opened.description());
   const { inputs, webgpu } = description();
   const where = webgpu ? "Compiled here, under Pyodide." : "No WebGPU adapter: the CPU provider runs it, under Pyodide.";
   return {
-    opened, inputs, note: where, plan: () => opened.plan_bytes(),
+    opened, inputs, note: isPlan ? "A plan with nodes for the CPU: Pyodide runs these." : where,
+    plan: isPlan ? null : () => opened.plan_bytes(),
     get placement() { return description().placement; },
     run: async (feeds) => ofWire(await opened.run(toWire(feeds))),
     close: () => { opened.close(); opened.destroy(); },
@@ -124,7 +125,7 @@ async function openFile(file) {
     return await openPlan(file);
   } catch (error) {
     if (!(error instanceof PlacementError)) throw error;
-    return openWithPython(new Uint8Array(await file.arrayBuffer()));
+    return openWithPython(new Uint8Array(await file.arrayBuffer()), { isPlan: true });
   }
 }
 

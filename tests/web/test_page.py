@@ -147,6 +147,7 @@ def test_plan_with_nodes_for_the_cpu_runs_with_python(page: Page, model: Path) -
     page.wait_for_selector("#feeds:not([hidden])", timeout=SLOW)
     settled(page)
     expect_logits(run_with_ones(page), model)
+    assert "nodes for the CPU" in page.inner_text("#model-note") and page.is_hidden("#save")
     assert "3 on the CPU" in page.inner_text("#placement-summary")
     assert "not in the list" in page.inner_text("#placement")
 

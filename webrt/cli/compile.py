@@ -38,8 +38,7 @@ def run(args: argparse.Namespace) -> int:
 
     plan_path, onnx_path = _outputs(args)
     with _arriving(onnx_path) as part, options.naming(args.model):
-        plan = compile_model(args.model, options.compile_options(args, bars := Bars(), optimized_path=part))
-        bars(f"Compiling {args.model.name}", 1, 1)
+        plan = compile_model(args.model, options.compile_options(args, Bars(), optimized_path=part))
     if plan_path:
         save(plan, plan_path)
     for path in (plan_path, onnx_path):

@@ -67,8 +67,7 @@ def _of_model(args: argparse.Namespace) -> dict[str, Any]:
 
     with options.naming(args.model):
         model = frontend.read_model(args.model)
-        plan = compile_model(model, options.compile_options(args, bars := Bars()))
-    bars(f"Compiling {args.model.name}", 1, 1)
+        plan = compile_model(model, options.compile_options(args, Bars()))
     before = Counter(f"{n.domain}:{n.op_type}" if n.domain else n.op_type for n in model.graph.node)
     return {"file": str(args.model), **describe(plan, before)}
 

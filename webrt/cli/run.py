@@ -7,7 +7,7 @@ import re
 import statistics
 import time
 import zipfile
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -55,11 +55,13 @@ def run(args: argparse.Namespace) -> int:
     bars = Bars()
     _check_output(args.output)
     with options.naming(args.model):
-        bars(f"Loading {args.model.name}", 0, 1)
+        what = f"Loading {args.model.name}"
+        bars(what, 0, 1)
         start = time.perf_counter()
-        session = open_session(args.model, args.provider, strict=args.strict)
+        report = lambda _, done, total: bars(what, min(done, total - 1), total)  # noqa: E731
+        session = open_session(args.model, args.provider, strict=args.strict, progress=report)
         loaded = time.perf_counter() - start
-        bars(f"Loading {args.model.name}", 1, 1)
+        bars(what, 1, 1)
     made, notes = feeds.make_feeds(session.get_inputs(), args.input, dict(args.dim), args.random_seed)
     times = []
     for i in range(args.repeat):
@@ -75,12 +77,15 @@ def run(args: argparse.Namespace) -> int:
     return 0
 
 
-def open_session(path: Path, providers: Sequence[str], *, strict: bool) -> InferenceSession:
+def open_session(
+    path: Path, providers: Sequence[str], *, strict: bool, progress: Callable[[str, int, int], None] | None = None
+) -> InferenceSession:
     """A session over a model or a plan; `providers` are "webgpu" and "cpu", none for both."""
     from webrt.inference import InferenceSession
     from webrt.options import SessionOptions
 
     settings = SessionOptions()
+    settings.progress = progress
     if strict:
         settings.add_session_config_entry("session.disable_cpu_ep_fallback", "1")
     wanted = [_PROVIDERS[p] for p in providers or options.PROVIDERS]

@@ -49,7 +49,7 @@ class CompileOptions:
     initializers. `free_dims`: sizes of named dims. `optimized_path`: where to write the optimised model. `strict`: a
     node on the CPU is a PlacementError. `external_data`: bytes by location, for models given as bytes. `disabled`:
     names of passes.
-    `progress(stage, done, total)` is called as stages end."""
+    `progress(stage, done, total)` is called as stages begin, and at the end as "done"."""
 
     level: Level = "all"
     providers: tuple[str, ...] = ("webgpu", "cpu")
@@ -100,7 +100,10 @@ def compile_model(source: frontend.Source, options: CompileOptions | None = None
             raise error
     if options.strict:
         refuse_cpu_nodes(placed)
-    return _back_half(graph, placed, options, structural)
+    plan = _back_half(graph, placed, options, structural)
+    if options.progress is not None:
+        options.progress("done", len(STAGES), len(STAGES))
+    return plan
 
 
 def refuse_cpu_nodes(placed: list[Placed]) -> None:
