@@ -16,11 +16,13 @@ fn products(at: u32, q: Sums) -> f32 {
   return low + dot(load4_a(at + 4u), q.high);
 }
 
+fn bytes(word: u32) -> vec4<f32> {
+  return vec4<f32>((vec4<u32>(word) >> vec4<u32>(0u, 8u, 16u, 24u)) & vec4<u32>(255u));
+}
+
 fn numbers(word: u32, zero: f32) -> Sums {
-  if (HALVES == 1u) { return Sums(vec4<f32>(unpack4xU8(word)) - zero, vec4<f32>()); }
-  let low = vec4<f32>(unpack4xU8(word & 0x0f0f0f0fu));
-  let high = vec4<f32>(unpack4xU8((word >> 4u) & 0x0f0f0f0fu));
-  return Sums(low - zero, high - zero);
+  if (HALVES == 1u) { return Sums(bytes(word) - zero, vec4<f32>()); }
+  return Sums(bytes(word & 0x0f0f0f0fu) - zero, bytes((word >> 4u) & 0x0f0f0f0fu) - zero);
 }
 
 fn store1(row: u32, column: u32, v: f32) {
