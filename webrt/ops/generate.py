@@ -14,7 +14,7 @@ from webrt.errors import InvalidModel, NotConstant, ShapeError, UnsupportedType
 from webrt.ir import Node, Value, dtype_of
 from webrt.lowering import Builder, Info, normalize_axis, op, require, same_as_first
 from webrt.ops.indices import index_fns
-from webrt.ops.view import RAW, bits_of, coordinates, element_type, movable, raw
+from webrt.ops.view import bits_of, coordinates, element_type, movable, raw, unit, unit_type
 
 
 def _filled_type(n: Node) -> DType:
@@ -30,8 +30,9 @@ def _filled_shape(n: Node) -> list[Info]:
 
 
 def _bit_words(value: np.ndarray[tuple[int, ...], np.dtype[np.generic]]) -> tuple[int, int]:
-    """The first element's bits as the low and the high 32-bit word."""
-    data = value.reshape(-1)[:1].tobytes().ljust(8, b"\0")
+    """The first element's bits, as often as 64 bits hold them, as the low and the high 32-bit word."""
+    data = value.reshape(-1)[:1].tobytes()
+    data *= 8 // len(data)
     return int.from_bytes(data[:4], "little"), int.from_bytes(data[4:], "little")
 
 
@@ -85,10 +86,12 @@ def constant_of_shape(n: Node, b: Builder) -> None:
     movable(out)
     value = n.attr("value")
     low, high = (0, 0) if value is None else _bit_words(value)
-    kind = RAW[bits_of(out)]
-    text = "return vec2<u32>(p.low, p.high);" if kind == T.U64 else "return p.low;"
-    words: dict[str, Dim | float] = {"low": low, "high": high} if kind == T.U64 else {"low": low}
-    b.map(out, text, params=words, as_type={"out": kind}, name="fill")
+    bits = bits_of(out)
+    kind, vec = unit_type(bits * unit(bits, [out.elements]))
+    pair = "vec2<u32>(p.low, p.high)"
+    text = f"vec4<u32>({pair}, {pair})" if vec == 4 else pair if kind == T.U64 else "p.low"
+    words: dict[str, Dim | float] = {"low": low, "high": high}
+    b.map(out, f"return {text};", params=words, as_type={"out": kind}, vec={"out": vec}, name="fill")
 
 
 @op("EyeLike", since=9, shape=lambda n: [(_eye_type(n), n.input(0).known_shape)])

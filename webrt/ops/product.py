@@ -28,6 +28,7 @@ from webrt.ops.vectors import (
     through_temp,
     vec_of,
 )
+from webrt.ops.view import View, move
 
 K_STEP = 4
 MAX_K = K_STEP * (MAX_ITERATIONS - 4)
@@ -113,9 +114,9 @@ def transposed(b: Builder, v: Operand, shape: Shape | None = None) -> Value:
         seen = v.const if shape is None else v.const.reshape([int(str(d)) for d in shape])
         return b.constant(np.swapaxes(seen, -1, -2), v.dtype)
     out = b.temp(kind(v), (*lead, columns, rows))
-    row = "i / (p.rows * p.columns) * p.rows + i % p.rows"
-    element = f"let row = {row}; return load_v(row * p.columns + i / p.rows % p.columns);"
-    b.map(out, element, reads={"v": v}, params={"rows": rows, "columns": columns}, name="transpose_last")
+    rank = len(lead) + 2
+    view = View.of((*lead, rows, columns)).permute([*range(rank - 2), rank - 1, rank - 2])
+    move(b, out, v, view, "transpose_last")
     return out
 
 

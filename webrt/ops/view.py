@@ -17,7 +17,7 @@ from webrt.dims import Dim
 from webrt.dtypes import DType
 from webrt.errors import UnsupportedType
 from webrt.ir import Value
-from webrt.lowering import Builder, Shape, Variant, grid, static_product, strides
+from webrt.lowering import Builder, Operand, Shape, Variant, Window, grid, static_product, strides
 
 COPY_RUNS = 8
 COPY_BYTES = 1 << 16
@@ -70,7 +70,7 @@ class View:
         return View(tuple(s for s, _ in out), tuple(t for _, t in out), self.offset)
 
 
-def element_type(v: Value) -> DType:
+def element_type(v: Operand) -> DType:
     """The value's type. Raises UnsupportedType for one that devices do not hold."""
     if v.dtype is None or not v.dtype.on_device:
         raise UnsupportedType(f"{v.dtype or 'a value that is no tensor'} is not held on devices")
@@ -83,7 +83,7 @@ def movable(*values: Value) -> None:
         element_type(v)
 
 
-def bits_of(v: Value) -> int:
+def bits_of(v: Operand) -> int:
     """Bits of an element. Raises UnsupportedType for what devices do not hold."""
     return element_type(v).bits
 
@@ -108,12 +108,12 @@ def unit_type(bits: int) -> tuple[DType, int]:
     return (T.U32, 4) if bits == 128 else (RAW[bits], 1)
 
 
-def move(b: Builder, out: Value, x: Value, view: View, name: str = "view") -> None:
+def move(b: Builder, out: Value, x: Operand, view: View, name: str = "view") -> None:
     """Writes `view` of x to out, which has its shape (or another of as many elements) and x's type."""
     bits = bits_of(x)
     v = view.collapsed()
     flat = not v.shape or v.strides == (1,)
-    if flat and v.offset == 0 and D.prod(v.shape) == x.elements:
+    if isinstance(x, Value) and flat and v.offset == 0 and D.prod(v.shape) == x.elements:
         b.alias(out, x)
     elif not (_copies(b, out, x, v, bits) or _transpose(b, out, x, v, bits, name)):
         _gather(b, out, x, v, bits, name)
@@ -129,8 +129,8 @@ def copied(runs: int | None, run_bytes: Dim) -> bool:
     return runs == 1 or (runs is not None and 0 < runs <= COPY_RUNS and D.at_least(run_bytes, COPY_BYTES))
 
 
-def _copies(b: Builder, out: Value, x: Value, v: View, bits: int) -> bool:
-    if v.shape and v.strides[-1] != 1:
+def _copies(b: Builder, out: Value, x: Operand, v: View, bits: int) -> bool:
+    if isinstance(x, Window) or (v.shape and v.strides[-1] != 1):
         return False
     inner = v.shape[-1] if v.shape else 1
     outer, steps = v.shape[:-1], v.strides[:-1]
@@ -145,7 +145,7 @@ def _copies(b: Builder, out: Value, x: Value, v: View, bits: int) -> bool:
     return True
 
 
-def _gather(b: Builder, out: Value, x: Value, v: View, bits: int, name: str) -> None:
+def _gather(b: Builder, out: Value, x: Operand, v: View, bits: int, name: str) -> None:
     """One invocation per unit of the output."""
     k = 1
     if v.shape and v.strides[-1] == 1:
@@ -171,7 +171,7 @@ def coordinates(shape: Sequence[Dim]) -> tuple[str, dict[str, Dim | float]]:
     return "".join(f"{line}\n" for line in lines), {f"d{a}": d for a, d in enumerate(shape) if a}
 
 
-def _transpose(b: Builder, out: Value, x: Value, v: View, bits: int, name: str) -> bool:
+def _transpose(b: Builder, out: Value, x: Operand, v: View, bits: int, name: str) -> bool:
     """4×4 blocks of 32-bit words, read and written as vec4, where the last axis and the contiguous one allow it."""
     if bits != 32 or len(v.shape) < 2 or 1 not in v.strides[:-1] or v.strides[-1] in (0, 1):
         return False
