@@ -27,8 +27,10 @@ def edited(edits: list[list[Any]]) -> str:
     return json.dumps(plan)
 
 
-ODD: tuple[Any, ...] = (None, True, -1, 0, 1, 3, 16, 2**31, 2**53, 0.5, "", "s", "c", "w", "x", [], [0], [7], [99], [[0]],
-    [[1], 2], ["s", 0], ["s", 9], ["c", 0], [["s", 0], "r", 0], ["add", 1, 2], {}, {"a": 1}, {"features": ["f16"]})  # fmt: skip
+ODD: tuple[Any, ...] = (
+    None, True, -1, 0, 1, 3, 16, 2**31, 2**53, 0.5, "", "s", "c", "w", "x", [], [0], [7], [99], [[0]], [[1], 2],
+    ["s", 0], ["s", 9], ["c", 0], [["s", 0], "r", 0, 0], ["add", 1, 2], {}, {"a": 1}, {"features": ["f16"]},
+)  # fmt: skip
 """What may stand anywhere in a damaged plan."""
 
 

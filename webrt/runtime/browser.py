@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import math
 import posixpath
 import re
 from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -26,16 +27,13 @@ from webrt.runtime.host_steps import HostSteps
 from webrt.runtime.session import RunStats
 from webrt.runtime.sizes import Sizes
 from webrt.runtime.tensor import Tensor
+from webrt.runtime.wire import Wire, from_wire, to_wire
 from webrt.target import Target
-
-Wire: TypeAlias = list[Any]
-"""[name, element type, dims, data] as web/player/pyodide.js takes and gives it."""
 
 Progress: TypeAlias = Callable[[str, int, int], None]
 
 _NO_JSPI = (
-    "this browser cannot wait inside a call (JSPI); "
-    "use `await InferenceSession.create(…)` and `await session.arun(…)`"
+    "this browser cannot wait inside a call (JSPI); use `await InferenceSession.create(…)` and `await session.arun(…)`"
 )
 
 
@@ -96,10 +94,10 @@ class BrowserDevice:
 
 
 class BrowserSession:
-    """Runs a plan in the browser: the surface of runtime/session.py's Session. It loads while Python goes on.
+    """Runs a plan in the browser: the surface of runtime/session.py's Session.
 
-    `ready` and `arun` wait without blocking; `run` needs a browser that can wait inside a call (JSPI). They raise
-    TargetError, PlacementError, KernelError, OutOfMemory and DeviceLost.
+    Where the browser can wait inside a call (JSPI) a session is made when all is loaded; elsewhere `ready` waits for
+    that. Raises TargetError, PlacementError, KernelError, OutOfMemory and DeviceLost.
     """
 
     def __init__(
@@ -117,13 +115,20 @@ class BrowserSession:
         report = self._proxies[1] if progress else None
         self._loading = device.player.load(to_js(memoryview(P.dump(plan))), device.opened, call, report)
         self._loaded: Any = None
+        if can_run_sync():
+            run_sync(self.ready())
 
     async def ready(self) -> None:
         """Waits until constants are on the device and pipelines are made."""
-        if self._loaded is None:
+        if self._loaded is not None:
+            return
+        try:
             with raising():
                 self._loaded = await self._loading
                 self._before = _counters(self._loaded.session.counters)
+        except WebrtError:
+            self.close()
+            raise
 
     def run(
         self,
@@ -180,7 +185,7 @@ class BrowserSession:
                 tensor = taken.tensors[info.name]
                 out.append([info.name, info.dtype, list(tensor.shape), _handle(tensor.buffer)])
             else:
-                out.append(_to_wire(info, taken.host[info.name]))
+                out.append(to_wire(info, taken.host[info.name]))
         return out
 
     async def _go(self, tensors: Any, names: Any, where: Any) -> list[Wire]:
@@ -200,9 +205,9 @@ class BrowserSession:
         """Called by player.js for a host segment."""
         try:
             values = self.plan.values
-            given = {t[0]: _from_wire(t, values[t[0]]) for t in fetched.to_py()}
+            given = {t[0]: from_wire(t, values[t[0]]) for t in fetched.to_py()}
             made = self._host.run(list(steps.to_py()), given)
-            return to_js([_to_wire(values[n], v) for n, v in made.items()])
+            return to_js([to_wire(values[n], v) for n, v in made.items()])
         except BaseException as e:
             self._failure = e
             raise
@@ -212,10 +217,10 @@ class BrowserSession:
         if data is None:
             return T.copy(self._host.values[info.name])
         if hasattr(data, "dispose"):
-            nbytes = padded(BY_NAME[dtype].nbytes(_product(dims)))
+            nbytes = padded(BY_NAME[dtype].nbytes(math.prod(dims)))
             buffer = BrowserBuffer(data.buffer, nbytes, f"output {info.name!r}", data.dispose)
             return Tensor(self.device, buffer, BY_NAME[dtype], dims)
-        return _from_wire(tensor, info)
+        return from_wire(tensor, info)
 
     def _count(self, now: Counters) -> None:
         before, self._before = self._before, now
@@ -294,21 +299,6 @@ def _module_url(name: str, made: dict[str, str]) -> str:
     return made[name]
 
 
-def _to_wire(info: ValueInfo, value: Any) -> Wire:
-    """What player.js needs of a host value: bytes where a device or a size may need them, else its shape at most."""
-    shape = T.shape_of(value)
-    if shape is None:
-        return [info.name, info.dtype, None, None]
-    dtype = T.dtype_name(value)
-    needed = info.place is not None or info.elements > 0
-    return [info.name, dtype, list(shape), T.to_bytes(value) if needed else None]
-
-
-def _from_wire(tensor: Wire, info: ValueInfo) -> Any:
-    _, dtype, dims, data = tensor
-    return T.from_bytes(data, BY_NAME[dtype or info.dtype], dims)
-
-
 def _handle(buffer: Buffer) -> Any:
     if not isinstance(buffer, BrowserBuffer):
         raise DeviceError("the buffer is another device's")
@@ -318,10 +308,3 @@ def _handle(buffer: Buffer) -> Any:
 def _counters(counted: Any) -> Counters:
     plain = counted.to_py()
     return Counters(**{f.name: int(plain[f.name]) for f in fields(Counters)})
-
-
-def _product(dims: Sequence[int]) -> int:
-    out = 1
-    for d in dims:
-        out *= d
-    return out

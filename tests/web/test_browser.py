@@ -1,0 +1,176 @@
+"""webrt under Pyodide in a page: InferenceSession on player.js, with and without waiting inside a call."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+from playwright.sync_api import Browser, Page
+
+from webrt.cli import chromium, site
+
+pytestmark = [pytest.mark.xdist_group("chromium"), pytest.mark.timeout(600)]
+
+START = """async () => {
+  const site = await (await fetch("site.json")).json();
+  const index = new URL(site.pyodide.index, location.href).href;
+  const { loadPyodide } = await import(`${index}pyodide.mjs`);
+  globalThis.pyodide = await loadPyodide({ indexURL: index });
+  await pyodide.loadPackage(site.pyodide.packages, { messageCallback() {} });
+}"""
+
+SETUP = '''
+import json
+import numpy as np
+import webrt
+from onnx import parser
+from webrt.runtime import browser
+
+def model(text):
+    return parser.parse_model(f'<ir_version: 8, opset_import: ["" : 17]> {text}').SerializeToString()
+
+CHAIN = model("""agraph (float[n, 4] x) => (float[n, 4] y, float[n, 4] z) <float[4] w = {1.0, -2.0, 3.0, 0.5}>
+    { a = Add(x, w)  b = Relu(a)  y = Mul(b, a)  z = Sub(y, w) }""")
+HOSTED = model("""agraph (float[n] x) => (float[m] y, int64[1, k] nz)
+    { a = Abs(x)  nz = NonZero(a)  u = Unique(a)  y = Exp(u) }""")
+W = np.array([1, -2, 3, 0.5], np.float32)
+x = np.arange(12, dtype=np.float32).reshape(3, 4) - 5
+
+def expected(x):
+    y = np.maximum(x + W, 0) * (x + W)
+    return y, y - W
+
+def close(got, want):
+    pairs = list(zip(got, want, strict=True))
+    return [(g.dtype, g.shape) == (w.dtype, w.shape) and bool(np.allclose(g, w, 1e-4, 1e-5)) for g, w in pairs]
+
+def told(action, *args, **kwargs):
+    try:
+        action(*args, **kwargs)
+    except webrt.WebrtError as e:
+        return [type(e).__name__, str(e)]
+'''
+
+
+@pytest.fixture(scope="module")
+def page(browser: Browser, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Page]:
+    """A page with Pyodide and webrt, and SETUP in its globals."""
+    folder: Path = tmp_path_factory.mktemp("pyodide") / "site"
+    site.build_site(folder, demo=False)
+    (folder / "blank.html").write_text("<!doctype html><link rel=icon href='data:,'><title>webrt</title>")
+    context = browser.new_context()
+    with chromium.serve(folder) as base:
+        made = context.new_page()
+        made.set_default_timeout(300_000)
+        made.goto(f"{base}blank.html")
+        made.evaluate(START)
+        made.evaluate("code => { pyodide.runPython(code); }", SETUP)
+        yield made
+    context.close()
+
+
+def run(page: Page, code: str) -> Any:
+    """What the last line of `code` is, as JSON; the code may await."""
+    *lines, last = code.strip().splitlines()
+    source = "\n".join([*lines, f"json.dumps({last.strip()})"])
+    return json.loads(page.evaluate("code => pyodide.runPythonAsync(code)", source))
+
+
+def test_a_session_is_made_and_run_with_await(page: Page) -> None:
+    assert run(
+        page,
+        """
+session = await webrt.InferenceSession.create(CHAIN)
+got = await session.arun(None, {"x": x})
+await session.arun(["z"], {"x": x})
+stats = session.last_run
+await session.arun(["z"], {"x": x})
+[close(got, expected(x)), session.last_run == stats, stats.submits, stats.buffers, stats.pipelines, stats.dispatches]
+""",
+    ) == [[True, True], True, 1, 0, 0, 4]
+
+
+def test_a_session_is_made_and_run_without_await(page: Page) -> None:
+    assert run(
+        page,
+        """
+with webrt.InferenceSession(CHAIN) as session:
+    got = session.run(None, {"x": x})
+    (z,) = session.run(["z"], {"x": x[:2]})
+[close(got, expected(x)), close([z], expected(x[:2])[1:]), told(session.run, None, {"x": x})]
+""",
+    ) == [[True, True], [True], ["DeviceError", "the session was closed; make a new one"]]
+
+
+def test_tensors_stay_on_the_device(page: Page) -> None:
+    assert run(
+        page,
+        """
+session = webrt.InferenceSession(CHAIN)
+(y,) = session.run(["y"], {"x": x}, output_location="device")
+again = session.run(None, {"x": y})
+given = webrt.Tensor.from_numpy(x, session.device)
+from_given = session.run(None, {"x": given})
+before = session.device.counters
+given.close()
+freed = before.buffers - session.device.counters.buffers
+right = [close([y.numpy()], expected(x)[:1]), close(again, expected(expected(x)[0])), close(from_given, expected(x))]
+[right, freed, repr(y).split(" on ")[0]]
+""",
+    ) == [[[True], [True, True], [True, True]], 1, "Tensor(float32[3,4]"]
+
+
+def test_host_segments_run_in_python(page: Page) -> None:
+    assert run(
+        page,
+        """
+session = webrt.InferenceSession(HOSTED)
+how = {p.op: p.how for p in session.get_placement()}
+feeds = [np.array(v, np.float32) for v in ([1, -1, 0, 2], [0, 0], [3, 1, -3, 0, 5, 5, 7, 9, -1])]
+got = [session.run(None, {"x": f}) for f in feeds]
+want = [(np.exp(np.unique(np.abs(f))), np.stack(np.nonzero(f)).astype(np.int64)) for f in feeds]
+[[close(g, w) for g, w in zip(got, want)], how["Unique"], session.last_run.host_nodes >= 1]
+""",
+    ) == [[[True, True]] * 3, "host", True]
+
+
+def test_errors_have_python_classes(page: Page) -> None:
+    answers = run(
+        page,
+        """
+session = webrt.InferenceSession(CHAIN)
+wrong = [{}, {"x": x, "q": x}, {"x": x.astype(np.float64)}, {"x": x[0]}, {"x": x[:, :3]}]
+plan = session.plan
+kernel = plan.kernels[0]
+import dataclasses
+broken = dataclasses.replace(kernel, wgsl=kernel.wgsl.replace("fn main", "fn nothing() { let a = nowhere; } fn main"))
+bad = dataclasses.replace(plan, kernels=(broken, *plan.kernels[1:]))
+large = dataclasses.replace(plan, target={**plan.target, "limits": {"maxStorageBuffersPerShaderStage": 1000}})
+answers = [told(session.run, None, f) for f in wrong]
+answers += [told(browser.BrowserSession, p, session.device) for p in (bad, large)]
+answers
+""",
+    )
+    assert [a[0] for a in answers] == ["InputError"] * 5 + ["KernelError", "TargetError"]
+    assert "expected" in answers[2][1]
+    assert "nowhere" in answers[5][1]
+    assert "1000" in answers[6][1]
+
+
+def test_errors_of_the_host_keep_their_class(page: Page) -> None:
+    assert run(
+        page,
+        """
+class Failing:
+    def prepare(self, node, opsets):
+        return self
+    def run(self, inputs, outer=None):
+        raise webrt.ShapeError("no such shape")
+session = webrt.InferenceSession(HOSTED)
+other = browser.BrowserSession(session.plan, session.device, Failing())
+told(other.run, None, {"x": np.ones(3, np.float32)})
+""",
+    ) == ["ShapeError", "no such shape"]
