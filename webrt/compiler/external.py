@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import os
 from collections.abc import Iterator, Mapping
 from pathlib import Path
@@ -9,6 +10,7 @@ from pathlib import Path
 import onnx
 
 from webrt.errors import ExternalDataError
+from webrt.ir import dtype_of
 
 
 def resolve(model: onnx.ModelProto, folder: Path | None, given: Mapping[str, bytes] | None = None) -> None:
@@ -29,6 +31,9 @@ def resolve(model: onnx.ModelProto, folder: Path | None, given: Mapping[str, byt
             )
         else:
             tensor.raw_data = _read(tensor, folder, location, offset, count)
+        need = dtype_of(tensor.data_type).nbytes(math.prod(tensor.dims))
+        if len(tensor.raw_data) < need:
+            raise _short(tensor, location, offset + need, offset + len(tensor.raw_data))
         tensor.data_location = onnx.TensorProto.DEFAULT
         del tensor.external_data[:]
 
