@@ -21,7 +21,10 @@ import { Resolver, nameOf, placesOf } from "./player/resolve.js";
 import { Run } from "./player/run.js";
 import { Source, readPlan } from "./player/source.js";
 
-export * from "./player/common.js";
+export {
+  DTYPES, DeviceError, DeviceLost, InputError, KernelError, ModelError, NoAdapter, OutOfMemory, PlacementError,
+  PlanError, ShapeError, TargetError, UnsupportedType, WebrtError,
+} from "./player/common.js";
 export { evaluate } from "./player/dims.js";
 export { GpuTensor } from "./player/feeds.js";
 export { openDevice } from "./player/device.js";

@@ -99,6 +99,9 @@ export interface KernelText {
   requires?: { features?: readonly string[]; limits?: Record<string, number> };
 }
 
+/** Element types: their bits, their array (null: none), and whether devices hold them. */
+export const DTYPES: ReadonlyMap<string, { bits: number; array: Function | null; onDevice: boolean }>;
+
 export function loadPlan(file: Source, options?: LoadOptions): Promise<Session>;
 export function openDevice(): Promise<GPUDevice>;
 export function checkKernels(

@@ -9,7 +9,8 @@
  * It runs plans (`webrt compile model.onnx` makes them); everything of player.js is exported too. Types: webrt.d.ts.
  */
 
-import { DTYPES, GpuTensor, InputError, loadPlan, product } from "./player.js";
+import { DTYPES, GpuTensor, InputError, loadPlan } from "./player.js";
+import { product } from "./player/common.js";
 
 export * from "./player.js";
 
