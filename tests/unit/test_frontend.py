@@ -68,7 +68,8 @@ def test_unknown_operator_domain_and_opset() -> None:
 
 
 def test_deprecated_operators_are_taken_and_the_rest_is_still_checked() -> None:
-    text = """<ir_version: 8, opset_import: ["" : 18]> g (float[1,4,2,2] x, float[2] s, float[2] b) => (float[1,4,2,2] y)
+    text = """<ir_version: 8, opset_import: ["" : 18]>
+      g (float[1,4,2,2] x, float[2] s, float[2] b) => (float[1,4,2,2] y)
       { z = Relu(x)  y = GroupNormalization<num_groups=2>(z, s, b) }"""
     frontend.check(model(text))
     with pytest.raises(InvalidModel, match="foo"):
