@@ -69,6 +69,7 @@ function refuseHostSteps(plan, host) {
 /** A plan on a device: constants resident, runs repeated, one at a time. Made by `loadPlan`. */
 export class Session {
   constants = new Map();
+  evaluated = new Map();
   #pipelines = [];
   #groups = new Map();
   #frames = new Map();
@@ -167,7 +168,6 @@ export class Session {
   async checked(frame, work) {
     const result = await (frame.fresh ? this.gpu.guard("the first run at these sizes", work) : work());
     await this.gpu.settle();
-    frame.fresh = false;
     return result;
   }
 

@@ -7,6 +7,7 @@ import { InputError, PlanError, ShapeError, listed } from "./common.js";
 
 export const LIMIT = 2 ** 53;
 const MAX_PROGRAM = 200_000;
+const MAX_CACHED = 16;
 const isText = (x) => typeof x === "string";
 const isInt = Number.isSafeInteger;
 
@@ -91,9 +92,12 @@ export class Sizes {
   values = [];
   #owners = new Map();
   #claims = [];
+  #cache;
 
-  constructor(plan) {
+  /** `cache` keeps values from run to run, by the key that `settle` returns. */
+  constructor(plan, cache = new Map()) {
     this.plan = plan;
+    this.#cache = cache;
   }
 
   /** Binds the variables of a value's shape; `refuse(text)` makes the error where the shape is not the declared one. */
@@ -124,13 +128,10 @@ export class Sizes {
 
   /** Evaluates the program and checks what was claimed of sizes; returns a key: equal keys have equal `values`. */
   settle() {
-    try {
-      this.values = evaluate(this.plan.dims, this.known);
-    } catch (e) {
-      if (!(e instanceof ShapeError)) throw e;
-      const given = [...this.known].map(([k, v]) => `${k}=${v}`).join(", ");
-      throw new InputError(`these sizes do not fit the model (${given}): ${e.what}`);
-    }
+    const key = JSON.stringify([...this.known]);
+    this.values = this.#cache.get(key) ?? this.#evaluate();
+    if (this.#cache.size >= MAX_CACHED) this.#cache.clear();
+    this.#cache.set(key, this.values);
     this.#claims = this.#claims.filter(({ ref, size, what, refuse }) => {
       const expected = resolve(ref, this.values);
       if (expected !== null && expected !== size) throw refuse(`${what}, ${expected} is expected`);
@@ -138,7 +139,7 @@ export class Sizes {
     });
     const failed = this.plan.checks.find(([size]) => resolve(size, this.values) === 0);
     if (failed) throw new InputError(failed[1]);
-    return JSON.stringify([...this.known]);
+    return key;
   }
 
   /** A value's shape; ShapeError while a size of it is not known. */
@@ -148,6 +149,16 @@ export class Sizes {
       throw new ShapeError(`the shape of '${info.name}' is ${listed(dims ?? [])} here; webrt cannot hold it`);
     }
     return dims;
+  }
+
+  #evaluate() {
+    try {
+      return evaluate(this.plan.dims, this.known);
+    } catch (e) {
+      if (!(e instanceof ShapeError)) throw e;
+      const given = [...this.known].map(([k, v]) => `${k}=${v}`).join(", ");
+      throw new InputError(`these sizes do not fit the model (${given}): ${e.what}`);
+    }
   }
 
   #variable(ref) {

@@ -12,6 +12,7 @@ export class Memory {
   #slots;
   #params = null;
   #written = null;
+  #sizes = [];
   generation = 0;
 
   constructor(plan, gpu, { bound, target }) {
@@ -49,7 +50,9 @@ export class Memory {
     return host;
   }
 
+  /** Slots of at least these sizes; null where a size is not known yet. */
   ensure(sizes) {
+    this.#sizes = sizes;
     sizes.forEach((size, i) => {
       const old = this.#slots[i];
       if (size === null || old?.nbytes >= size) return;
@@ -81,7 +84,8 @@ export class Memory {
   }
 
   writeParams(words) {
-    if (!words.length || this.#written && words.every((w, i) => w === this.#written[i])) return;
+    const written = this.#written;
+    if (!words.length || words === written || written && words.every((w, i) => w === written[i])) return;
     this.gpu.write(this.#params, 0, new Uint8Array(words.buffer));
     this.#written = words;
   }
@@ -93,7 +97,7 @@ export class Memory {
 
   #slot(index) {
     const buffer = this.#slots[index];
-    if (buffer) return { buffer, offset: 0, nbytes: buffer.nbytes };
+    if (buffer && this.#sizes[index] !== null) return { buffer, offset: 0, nbytes: buffer.nbytes };
     throw new PlanError(`the size of slot '${this.plan.slots[index].label}' is not known where a step needs it`);
   }
 
@@ -103,7 +107,7 @@ export class Memory {
     return most - (most % 16);
   }
 
-  /** Gives each wanted constant a range of an arena, at multiples of 256 as bindings need; large ones have their own. */
+  /** Gives each wanted constant a range of an arena, at multiples of 256 as bindings need; large ones have one each. */
   #pack(wanted) {
     const { maxBufferSize, maxStorageBufferBindingSize } = this.limits;
     const limit = Math.min(maxBufferSize, maxStorageBufferBindingSize);

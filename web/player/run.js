@@ -20,7 +20,7 @@ export class Run {
     this.gpu = session.gpu;
     this.outputs = chooseOutputs(this.plan, names);
     this.onGpu = chooseLocations(this.outputs, location);
-    this.sizes = new Sizes(this.plan);
+    this.sizes = new Sizes(this.plan, session.evaluated);
   }
 
   /** The outputs by name. */
@@ -158,7 +158,7 @@ export class Run {
   /** Fetches operands from the device in one round trip. Constants are the host's: it has the plan. */
   async #readOperands(names) {
     const infos = names.map((n) => this.plan.values.get(n)).filter((i) => !this.#known(i) && i.constant === null);
-    const data = await this.gpu.read(infos.map((i) => this.#range(i)));
+    const data = await this.session.checked(this.#frame, () => this.gpu.read(infos.map((i) => this.#range(i))));
     infos.forEach((info, i) => {
       this.#host.set(info.name, { dtype: info.dtype, dims: this.sizes.shape(info), data: typed(info.dtype, data[i]) });
     });
@@ -212,6 +212,7 @@ export class Run {
     });
     const reads = this.outputs.filter((_, i) => made[i] === null);
     const data = await this.session.checked(this.#frame, () => this.gpu.read(reads.map((info) => this.#range(info))));
+    this.#frame.fresh = false;
     return Object.fromEntries(this.outputs.map((info, i) => {
       if (made[i] !== null) return [info.name, made[i]];
       return [info.name, { dtype: info.dtype, dims: this.sizes.shape(info), data: typed(info.dtype, data.shift()) }];
