@@ -64,8 +64,8 @@ class CompileOptions:
 
     def runs(self, name: str) -> bool:
         """Whether the pass `name` is on."""
-        if name == "inline_functions":
-            return "webgpu" in self.providers
+        if name in normalize.FOR_DEVICES and "webgpu" not in self.providers:
+            return False
         if name in normalize.REQUIRED:
             return True
         return self.level != "disabled" and name not in self.disabled

@@ -14,8 +14,8 @@ from webrt.compiler.export import tensor_of
 from webrt.compiler.infer import may_be_structural
 from webrt.compiler.lower import HostNode, Item, is_sizes
 from webrt.compiler.memory import Memory, nbytes
-from webrt.compiler.normalize import opsets_of
 from webrt.compiler.partition import Placed
+from webrt.compiler.splice import opsets_of
 from webrt.dims import Dim, DimRef, DimTable
 from webrt.ir import Graph, Node, Value
 from webrt.lowering import CopyBytes, Launch

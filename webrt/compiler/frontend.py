@@ -149,18 +149,18 @@ class _Loader:
     def _initializers(self) -> None:
         for tensor in self.proto.initializer:
             array = self.known.get(tensor.name)
-            value = constant(tensor.name, _array(tensor), dtype_of(tensor.data_type))
+            value = constant(tensor.name, read_tensor(tensor), dtype_of(tensor.data_type))
             if array is not None:
                 value.const = _as_array(value, array)
                 value.shape = tuple(value.const.shape)
             self._define(value)
         for sparse in self.proto.sparse_initializer:
-            self._define(constant(sparse.values.name, _dense(sparse), dtype_of(sparse.values.data_type)))
+            self._define(constant(sparse.values.name, read_sparse(sparse), dtype_of(sparse.values.data_type)))
 
     def _node(self, proto: onnx.NodeProto) -> Node | None:
         domain = "" if proto.domain == "ai.onnx" else proto.domain
         if domain == "" and proto.op_type == "Constant":
-            value = _constant_node(proto)
+            value = read_constant(proto)
             if value is not None:
                 self._define(value)
                 return None
@@ -261,15 +261,15 @@ def _sort(graph: onnx.GraphProto) -> None:
     graph.node.extend(copies)
 
 
-def _constant_node(proto: onnx.NodeProto) -> Value | None:
+def read_constant(proto: onnx.NodeProto) -> Value | None:
     (attribute,) = [a for a in proto.attribute] or [None]
     name = proto.output[0]
     if attribute is None:
         raise InvalidModel("a Constant without a value", node=proto.name, op="Constant")
     if attribute.name == "value":
-        return constant(name, _array(attribute.t), dtype_of(attribute.t.data_type))
+        return constant(name, read_tensor(attribute.t), dtype_of(attribute.t.data_type))
     if attribute.name == "sparse_value":
-        return constant(name, _dense(attribute.sparse_tensor), dtype_of(attribute.sparse_tensor.values.data_type))
+        return constant(name, read_sparse(attribute.sparse_tensor), dtype_of(attribute.sparse_tensor.values.data_type))
     if attribute.name in _CONSTANT_ATTRIBUTES:
         array = np.asarray(onnx.helper.get_attribute_value(attribute), dtype=_CONSTANT_ATTRIBUTES[attribute.name])
         return constant(name, array, dtype_of(onnx.helper.np_dtype_to_tensor_dtype(array.dtype)))
@@ -283,15 +283,15 @@ def _constant_node(proto: onnx.NodeProto) -> Value | None:
     return None
 
 
-def _array(tensor: onnx.TensorProto) -> np.ndarray[Any, Any]:
+def read_tensor(tensor: onnx.TensorProto) -> np.ndarray[Any, Any]:
     try:
         return onnx.numpy_helper.to_array(tensor)
     except (ValueError, TypeError, KeyError, AttributeError) as e:
         raise InvalidModel(f"tensor {tensor.name!r} is damaged: {e}") from e
 
 
-def _dense(sparse: onnx.SparseTensorProto) -> np.ndarray[Any, Any]:
-    values, indices = _array(sparse.values), _array(sparse.indices)
+def read_sparse(sparse: onnx.SparseTensorProto) -> np.ndarray[Any, Any]:
+    values, indices = read_tensor(sparse.values), read_tensor(sparse.indices)
     out = np.zeros(tuple(sparse.dims), values.dtype)
     try:
         if indices.ndim == 1:

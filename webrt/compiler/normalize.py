@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable
 from typing import Any
 
 import numpy as np
@@ -10,10 +10,11 @@ import onnx
 
 from webrt import dtypes as T
 from webrt import host, lowering
-from webrt.compiler.frontend import captures
+from webrt.compiler import control, splice
 from webrt.compiler.infer import infer
+from webrt.compiler.splice import opsets_of
 from webrt.errors import InvalidModel, WebrtError
-from webrt.ir import Graph, Node, Value, dtype_of, unique_names
+from webrt.ir import Graph, Node, Value, dtype_of
 
 FOLD_LIMIT = 256 << 20
 """Bytes by which folding may make the model larger in all."""
@@ -32,10 +33,10 @@ Pass = Callable[[Graph], bool]
 def inline_functions(graph: Graph) -> bool:
     """Operators without a kernel whose schema has a function body → the nodes of that body."""
     out: list[Node] = []
-    names = unique_names(v.name for v in graph.values())
+    names = splice.fresh_names(graph)
     for node in graph.nodes:
         body = None if lowering.find(node.domain, node.op_type, node.opset) else _function_body(node)
-        out += [node] if body is None else _expand(node, body, graph.opsets, names)
+        out += [node] if body is None else splice.function(node, body, graph.opsets, names)
     changed = len(out) != len(graph.nodes)
     graph.nodes[:] = out
     return changed
@@ -101,13 +102,18 @@ def remove_dead(graph: Graph) -> bool:
 
 PASSES: tuple[tuple[str, Pass], ...] = (
     ("inline_functions", inline_functions),
+    ("inline_known_branches", control.inline_known_branches),
+    ("unroll_loops", control.unroll_loops),
     ("fold_constants", fold_constants),
     ("merge_equal", merge_equal),
     ("remove_dead", remove_dead),
 )
 """The basic passes, in order."""
 
-REQUIRED = frozenset({"inline_functions", "remove_dead"})
+FOR_DEVICES = frozenset({"inline_functions", "unroll_loops"})
+"""Passes that run only where there is a device: the CPU provider runs operators and loops as they are."""
+
+REQUIRED = frozenset({"inline_functions", "inline_known_branches", "unroll_loops", "remove_dead"})
 """Passes that run at every level: without them fewer nodes have a kernel."""
 
 
@@ -154,11 +160,6 @@ def _evaluate(node: Node, graph: Graph, room: int) -> list[np.ndarray[Any, Any]]
     return arrays if fits else None
 
 
-def opsets_of(node: Node, graph: Graph) -> dict[str, int]:
-    """The opset versions under which a node runs: its own, and the model's for its subgraphs."""
-    return {**graph.opsets, node.domain: node.opset}
-
-
 def _same_type(array: np.ndarray[Any, Any], value: Value) -> bool:
     return value.dtype is not None and dtype_of(onnx.helper.np_dtype_to_tensor_dtype(array.dtype)) == value.dtype
 
@@ -191,64 +192,6 @@ def _function_body(node: Node) -> onnx.FunctionProto | None:
 def _type(value: Value) -> onnx.TypeProto:
     shape = None if value.shape is None else [d if isinstance(d, int) else str(d) for d in value.shape]
     return onnx.helper.make_tensor_type_proto(value.dtype.code if value.dtype else 0, shape)
-
-
-def _expand(node: Node, body: onnx.FunctionProto, opsets: Mapping[str, int], names: Iterator[str]) -> list[Node]:
-    opsets = {**opsets, **{"" if o.domain == "ai.onnx" else o.domain: o.version for o in body.opset_import}}
-    known: dict[str, Value | None] = dict(zip(body.input, [*node.inputs, *[None] * len(body.input)], strict=False))
-    given = dict(zip(body.output, node.outputs, strict=False))
-    out: list[Node] = []
-    for proto in body.node:
-        domain = "" if proto.domain == "ai.onnx" else proto.domain
-        inputs = [known.get(x) if x else None for x in proto.input]
-        outer = [v for name in captures(proto) if (v := known.get(name)) is not None]
-        call = onnx.NodeProto()
-        call.CopyFrom(proto)
-        _bind(call, node, {k: v.name for k, v in known.items() if v is not None})
-        new = Node(
-            proto.op_type, domain, f"{node.name}/{proto.name or proto.op_type}", inputs, [], opsets[domain],
-            {a.name: a for a in call.attribute}, outer, node.sources,
-        )  # fmt: skip
-        for name in proto.output:
-            value = (given.get(name) or Value(next(names))) if name else None
-            if value is not None:
-                value.producer = new
-            known[name] = value
-            new.outputs.append(value)
-        out.append(new)
-    return out
-
-
-def _bind(call: onnx.NodeProto, caller: Node, names: dict[str, str]) -> None:
-    """Gives a body's node the caller's attributes, and its subgraphs the new names of what they capture."""
-    attributes = [_resolved(a, caller) for a in call.attribute]
-    del call.attribute[:]
-    call.attribute.extend(a for a in attributes if a is not None)
-    for a in call.attribute:
-        for graph in [*([a.g] if a.HasField("g") else []), *a.graphs]:
-            own = {x.name for x in [*graph.input, *graph.initializer]} | {x for n in graph.node for x in n.output}
-            inner = {k: v for k, v in names.items() if k not in own}
-            for n in graph.node:
-                n.input[:] = [inner.get(x, x) for x in n.input]
-                _bind(n, caller, inner)
-            for o in graph.output:
-                o.name = inner.get(o.name, o.name)
-
-
-def _resolved(a: onnx.AttributeProto, caller: Node) -> onnx.AttributeProto | None:
-    """An attribute of a body: itself, or what it refers to among the caller's attributes; None where that is absent."""
-    if not a.ref_attr_name:
-        return a
-    source = caller.attrs.get(a.ref_attr_name)
-    declared = caller.schema.attributes.get(a.ref_attr_name)
-    if source is None and declared is not None and declared.default_value.type:
-        source = declared.default_value
-    if source is None:
-        return None
-    copy = onnx.AttributeProto()
-    copy.CopyFrom(source)
-    copy.name = a.name
-    return copy
 
 
 def normalize(graph: Graph, structural: set[str], enabled: Callable[[str], bool]) -> set[str]:

@@ -6,6 +6,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 
 from webrt import lowering
+from webrt.compiler import control
 from webrt.compiler.infer import located, may_be_structural
 from webrt.dims import Dim
 from webrt.errors import (
@@ -47,12 +48,12 @@ def partition(
     """Places every node. Raises PlacementError when no provider of the list takes one."""
     demands = Demands()
     by_name = {v.name: v for v in graph.values()}
-    placed = [_place(i, n, providers, target, structural, by_name, demands) for i, n in enumerate(graph.nodes)]
+    placed = [_place(i, n, graph, providers, target, structural, by_name, demands) for i, n in enumerate(graph.nodes)]
     return placed, demands
 
 
 def _place(
-    index: int, node: Node, providers: Sequence[str], target: Target, structural: set[str],
+    index: int, node: Node, graph: Graph, providers: Sequence[str], target: Target, structural: set[str],
     by_name: dict[str, Value], demands: Demands,
 ) -> Placed:  # fmt: skip
     if "webgpu" in providers:
@@ -63,7 +64,7 @@ def _place(
             return Placed(node, "folded", "shape arithmetic")
         else:
             try:
-                return _on_device(index, node, target)
+                return _on_device(index, node, graph, target)
             except NotConstant as e:
                 _demand(e, by_name, demands)
                 reason = e.what
@@ -78,7 +79,9 @@ def _place(
     return Placed(node, "host", reason)
 
 
-def _on_device(index: int, node: Node, target: Target) -> Placed:
+def _on_device(index: int, node: Node, graph: Graph, target: Target) -> Placed:
+    if node.op in control.CONTROL:
+        raise control.why_not(node, graph)
     op = lowering.find(node.domain, node.op_type, node.opset)
     if op is None:
         raise UnsupportedOp(f"no WebGPU kernel for {node.op} at opset {node.opset}")
