@@ -89,7 +89,7 @@ def test_javascript_block(folder: Path) -> None:
         page.on("pageerror", lambda error: failures.append(str(error)))
         page.goto(base)
         page.wait_for_function("window.answer")
-        assert page.evaluate("[window.answer.dtype, [...window.answer.dims], window.answer.data.length]") == [
+        assert page.evaluate("[window.answer.type, [...window.answer.dims], window.answer.data.length]") == [
             "float32", [1, 10], 10,
         ]  # fmt: skip
         assert not failures

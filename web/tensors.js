@@ -12,7 +12,7 @@ export function freeSizes(inputs) {
   const sizes = {};
   for (const { dtype, shape } of inputs) {
     shape?.forEach((size, axis) => {
-      if (typeof size !== "number") sizes[size] ??= usualSize(axis, shape.length, dtype);
+      if (typeof size !== "number") sizes[size] ??= usualSize(axis, shape, dtype);
     });
   }
   return sizes;
@@ -51,9 +51,11 @@ export function describe(name, { dtype, dims, data }) {
   };
 }
 
-function usualSize(axis, rank, dtype) {
+/** 1 for a batch, a picture's usual size for its height and width (float, 1, 3 or 4 channels), else 8. */
+function usualSize(axis, shape, dtype) {
   if (axis === 0) return 1;
-  return rank === 4 && axis >= 2 && dtype.includes("float") ? IMAGE_SIZE : OTHER_SIZE;
+  const isPicture = shape.length === 4 && axis >= 2 && [1, 3, 4].includes(shape[1]) && dtype.includes("float");
+  return isPicture ? IMAGE_SIZE : OTHER_SIZE;
 }
 
 /** Numbers in 0 … 1. Source: mulberry32, Tommy Ettinger, public domain. */

@@ -111,7 +111,7 @@ export function showResult({ outputs, placement, times }) {
 function showPlacement(placement) {
   const kinds = new Map();
   for (const p of placement) {
-    const key = JSON.stringify([p.op, p.provider, p.how, p.reason]);
+    const key = JSON.stringify([p.op, p.provider, p.how, p.provider === "cpu" ? p.reason : ""]);
     kinds.set(key, (kinds.get(key) ?? 0) + 1);
   }
   const host = placement.filter((p) => p.provider === "cpu").length;

@@ -87,7 +87,7 @@ def _made_up(info: Argument, sizes: dict[str, int], random: np.random.Generator)
     shape = []
     for axis, d in enumerate(info.shape):
         name = d if isinstance(d, str) else f"{info.name}.{axis}"
-        shape.append(d if isinstance(d, int) else sizes.setdefault(name, _size(axis, len(info.shape), dtype)))
+        shape.append(d if isinstance(d, int) else sizes.setdefault(name, _size(axis, info.shape, dtype)))
     if dtype == "string":
         return np.full(shape, "text", dtype=object)
     if dtype == "bool":
@@ -104,8 +104,9 @@ def _as(values: Array, dtype: str, info: Argument) -> Array:
         raise InputError(f"input {info.name!r} is {dtype}; give it: --input {info.name}=FILE.npy") from error
 
 
-def _size(axis: int, rank: int, dtype: str) -> int:
-    """1 for a batch, a picture's usual size for the last axes of float tensors of rank 4, else 8."""
+def _size(axis: int, shape: Sequence[int | str | None], dtype: str) -> int:
+    """1 for a batch, a picture's usual size for its height and width (float, 1, 3 or 4 channels), else 8."""
     if axis == 0:
         return 1
-    return IMAGE_SIZE if rank == 4 and axis >= 2 and "float" in dtype else OTHER_SIZE
+    picture = len(shape) == 4 and axis >= 2 and shape[1] in (1, 3, 4) and "float" in dtype
+    return IMAGE_SIZE if picture else OTHER_SIZE

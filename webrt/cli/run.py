@@ -16,7 +16,7 @@ import numpy as np
 from webrt.cli import feeds, options
 from webrt.cli.compile import summary
 from webrt.cli.progress import Bars
-from webrt.errors import WebrtError
+from webrt.errors import InputError, WebrtError
 from webrt.options import CPU, WEBGPU
 from webrt.plan import atomic_file
 
@@ -67,7 +67,7 @@ def run(args: argparse.Namespace) -> int:
     for i in range(args.repeat):
         bars("Running", i, args.repeat)
         start = time.perf_counter()
-        outputs = session.run(None, made)
+        outputs = _run_once(session, made, notes)
         times.append(time.perf_counter() - start)
     bars("Running", args.repeat, args.repeat)
     named = {info.name: value for info, value in zip(session.get_outputs(), outputs, strict=True)}
@@ -75,6 +75,15 @@ def run(args: argparse.Namespace) -> int:
     if args.output:
         _write(args.output, named)
     return 0
+
+
+def _run_once(session: InferenceSession, made: Mapping[str, Any], notes: Sequence[str]) -> list[Any]:
+    try:
+        return session.run(None, made)
+    except InputError as error:
+        if notes:
+            error.what += f" (made up here: {'; '.join(notes)}: give --input or --dim)"
+        raise error.at() from error.__cause__
 
 
 def open_session(
