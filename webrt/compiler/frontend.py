@@ -17,6 +17,7 @@ from google.protobuf.message import DecodeError, EncodeError
 from webrt import dims as D
 from webrt import schemas
 from webrt.compiler import external
+from webrt.compiler.datafiles import DataFiles, Reader
 from webrt.dims import Dim
 from webrt.dtypes import DType
 from webrt.errors import InputError, InvalidModel, UnsupportedOp
@@ -32,8 +33,10 @@ _CONSTANT_ATTRIBUTES = {
 }  # fmt: skip
 
 
-def read_model(source: Source, external_data: Mapping[str, bytes] | None = None) -> onnx.ModelProto:
-    """The model with all its data inside. Raises InvalidModel or ExternalDataError."""
+def read_model(source: Source, external_data: Mapping[str, bytes] | Reader | None = None) -> onnx.ModelProto:
+    """The model with all its data inside; `external_data` is bytes by location, or reads them.
+
+    Raises InvalidModel or ExternalDataError."""
     if isinstance(source, onnx.ModelProto):
         model = onnx.ModelProto()
         model.CopyFrom(source)
@@ -48,7 +51,7 @@ def read_model(source: Source, external_data: Mapping[str, bytes] | None = None)
             raise InvalidModel(f"cannot read {path}: {e.strerror or e}") from e
     if not model.HasField("graph"):
         raise InvalidModel("not an ONNX model: it has no graph")
-    external.resolve(model, folder, external_data)
+    external.resolve(model, external_data if callable(external_data) else DataFiles(folder, external_data or {}))
     return model
 
 
