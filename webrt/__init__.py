@@ -9,8 +9,8 @@ import importlib
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from webrt.compiler.compile import CompileOptions as CompileOptions
     from webrt.compiler.compile import compile_model as compile_model
+    from webrt.compiler.options import CompileOptions as CompileOptions
     from webrt.errors import DeviceError as DeviceError
     from webrt.errors import DeviceFreeError as DeviceFreeError
     from webrt.errors import DeviceLost as DeviceLost
@@ -48,7 +48,8 @@ _NAMES = {
     "webrt.inference": ("InferenceSession", "get_available_providers"),
     "webrt.options": ("GraphOptimizationLevel", "SessionOptions"),
     "webrt.signature": ("ModelMetadata", "NodeArg"),
-    "webrt.compiler.compile": ("CompileOptions", "compile_model"),
+    "webrt.compiler.compile": ("compile_model",),
+    "webrt.compiler.options": ("CompileOptions",),
     "webrt.plan": ("Plan",),
     "webrt.runtime.tensor": ("Tensor",),
     "webrt.target": ("Target",),

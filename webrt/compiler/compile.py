@@ -6,23 +6,20 @@ source ─▶ frontend ─▶ normalize ─▶ partition ─▶ lower ─▶ mem
 from __future__ import annotations
 
 import logging
-import os
-from collections.abc import Callable, Collection, Mapping
-from dataclasses import dataclass, field
-from typing import Any, Literal
+from collections.abc import Mapping
+from typing import Any
 
 import onnx
 
 from webrt import dims as D
 from webrt.compiler import emit, export, frontend, lower, memory, normalize, partition
 from webrt.compiler.infer import infer, may_be_structural
+from webrt.compiler.options import CompileOptions
 from webrt.compiler.partition import Demands, Placed
 from webrt.errors import InputError, NotConstant, PlacementError
 from webrt.ir import Graph, Value
 from webrt.plan import Plan
-from webrt.target import BASE, Target
 
-Level = Literal["disabled", "basic", "extended", "all"]
 _PLAN_TYPES = frozenset(
     [
         "float32",
@@ -41,34 +38,6 @@ _PLAN_TYPES = frozenset(
     ]
 )
 logger = logging.getLogger("webrt")
-
-
-@dataclass(frozen=True)
-class CompileOptions:
-    """`providers`: "webgpu", "cpu" in order of preference. `known_inputs`: elements of graph inputs, or new ones for
-    initializers. `free_dims`: sizes of named dims. `optimized_path`: where to write the optimised model. `strict`: a
-    node on the CPU is a PlacementError. `external_data`: bytes by location, for models given as bytes. `disabled`:
-    names of passes.
-    `progress(stage, done, total)` is called as stages begin, and at the end as "done"."""
-
-    level: Level = "all"
-    providers: tuple[str, ...] = ("webgpu", "cpu")
-    target: Target = BASE
-    known_inputs: Mapping[str, Any] = field(default_factory=dict)
-    free_dims: Mapping[str, int] = field(default_factory=dict)
-    optimized_path: str | os.PathLike[str] | None = None
-    strict: bool = False
-    external_data: Mapping[str, bytes] | None = None
-    disabled: Collection[str] = ()
-    progress: Callable[[str, int, int], None] | None = None
-
-    def runs(self, name: str) -> bool:
-        """Whether the pass `name` is on."""
-        if name in normalize.FOR_DEVICES and "webgpu" not in self.providers:
-            return False
-        if name in normalize.REQUIRED:
-            return True
-        return self.level != "disabled" and name not in self.disabled
 
 
 STAGES = ("frontend", "normalize", "partition", "lower", "memory", "emit")
@@ -125,6 +94,8 @@ def _front_half(
     _split_constants(graph)
     if options.optimized_path is not None:
         export.save_model(graph, options.optimized_path)
+    if options.optimized is not None:
+        options.optimized(export.to_bytes(graph))
     _report(options, "partition")
     placed, demands = partition.partition(graph, options.providers, options.target, structural)
     by_name = {v.name: v for v in graph.values()}

@@ -38,13 +38,19 @@ def to_model(graph: Graph) -> onnx.ModelProto:
 
 def save_model(graph: Graph, path: str | os.PathLike[str]) -> None:
     """Writes the graph as an `.onnx` file, whole or not at all. Raises ModelError above protobuf's 2 GB."""
+    data = to_bytes(graph)
+    with atomic_file(Path(path)) as out:
+        out.write(data)
+
+
+def to_bytes(graph: Graph) -> bytes:
+    """The graph as the bytes of an `.onnx` file. Raises ModelError above protobuf's 2 GB."""
     model = to_model(graph)
     if model.ByteSize() > MAX_PROTOBUF:
         raise ModelError(
             f"the optimised model has {model.ByteSize()} bytes; an .onnx file holds at most {MAX_PROTOBUF}"
         )
-    with atomic_file(Path(path)) as out:
-        out.write(model.SerializeToString(deterministic=True))
+    return bytes(model.SerializeToString(deterministic=True))
 
 
 def _info(value: Value) -> onnx.ValueInfoProto:

@@ -1,0 +1,44 @@
+"""What a caller decides about a compilation. Imports nothing of ONNX, so a process that only asks for one need not."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable, Collection, Mapping
+from dataclasses import dataclass, field
+from typing import Any, Literal
+
+from webrt.compiler.datafiles import Reader
+from webrt.target import BASE, Target
+
+Level = Literal["disabled", "basic", "extended", "all"]
+
+
+@dataclass(frozen=True)
+class CompileOptions:
+    """`providers`: "webgpu", "cpu" in order of preference. `known_inputs`: elements of graph inputs, or new ones for
+    initializers. `free_dims`: sizes of named dims. `optimized_path`: where to write the optimised model; `optimized`
+    is given it as bytes of an .onnx file (the last call counts). `strict`: a node on the CPU is a PlacementError.
+    `external_data`: bytes by location, for models given as bytes, or a function that reads them. `disabled`: names of
+    passes. `progress(stage, done, total)` is called as stages begin, and once with "done"."""
+
+    level: Level = "all"
+    providers: tuple[str, ...] = ("webgpu", "cpu")
+    target: Target = BASE
+    known_inputs: Mapping[str, Any] = field(default_factory=dict)
+    free_dims: Mapping[str, int] = field(default_factory=dict)
+    optimized_path: str | os.PathLike[str] | None = None
+    optimized: Callable[[bytes], None] | None = None
+    strict: bool = False
+    external_data: Mapping[str, bytes] | Reader | None = None
+    disabled: Collection[str] = ()
+    progress: Callable[[str, int, int], None] | None = None
+
+    def runs(self, name: str) -> bool:
+        """Whether the pass `name` is on."""
+        from webrt.compiler import normalize
+
+        if name in normalize.FOR_DEVICES and "webgpu" not in self.providers:
+            return False
+        if name in normalize.REQUIRED:
+            return True
+        return self.level != "disabled" and name not in self.disabled
