@@ -14,7 +14,7 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Any, NamedTuple, TypeAlias
+from typing import Any, NamedTuple, TypeAlias, TypeVar
 
 import numpy as np
 
@@ -40,6 +40,7 @@ Info: TypeAlias = tuple[DType | None, Shape | None]
 """An output's type and shape; None where it is not a tensor, or the rank is not known."""
 ShapeFn: TypeAlias = Callable[[Node], Sequence[Info]]
 LowerFn: TypeAlias = Callable[[Node, "Builder"], None]
+L = TypeVar("L", bound=LowerFn)
 Groups: TypeAlias = tuple[Dim, Dim, Dim]
 
 
@@ -58,12 +59,10 @@ class Op:
 _REGISTRY: dict[tuple[str, str], list[Op]] = {}
 
 
-def op(
-    *names: str, shape: ShapeFn, domain: str = "", since: int = 1, until: int | None = None
-) -> Callable[[LowerFn], LowerFn]:
+def op(*names: str, shape: ShapeFn, domain: str = "", since: int = 1, until: int | None = None) -> Callable[[L], L]:
     """Registers a lowering for operators at a range of opsets (the version of the domain that a model imports)."""
 
-    def register(lower: LowerFn) -> LowerFn:
+    def register(lower: L) -> L:
         for name in names:
             _REGISTRY.setdefault((domain, name), []).append(Op(name, domain, since, until, shape, lower))
         return lower
@@ -160,13 +159,34 @@ class Variant:
     requires: Mapping[str, Any] = field(default_factory=dict)
 
 
+@dataclass(frozen=True)
+class Formula:
+    """The body of `fn apply(operand, …) -> Out`, the files of shaders/lib/ that it needs, its parameters and functions
+    that it calls."""
+
+    body: str
+    use: tuple[str, ...] = ()
+    params: Mapping[str, Dim | float] = field(default_factory=dict)
+    fns: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True)
+class Elementwise:
+    """out = formula(operands), which broadcast to it; what the fuse passes may compute within another kernel."""
+
+    out: Value
+    operands: Mapping[str, Value]
+    formula: Formula
+
+
 class Builder:
-    """Collects the device steps of one node."""
+    """Collects the device steps of one node; `elementwise` says which of them are plain formulas."""
 
     def __init__(self, target: Target = BASE, prefix: str = "") -> None:
         self.target = target
         self.steps: list[Lowered] = []
         self.checks: list[tuple[Dim, str]] = []
+        self.elementwise: list[Elementwise] = []
         self._prefix, self._count = prefix, 0
 
     def temp(self, dtype: DType, shape: Sequence[Dim]) -> Value:

@@ -1,6 +1,6 @@
 """The compile half in one page: no device, no network, one input.
 
-source ─▶ frontend ─▶ normalize ─▶ partition ─▶ lower ─▶ memory ─▶ emit ─▶ Plan
+source ─▶ frontend ─▶ normalize ─▶ partition ─▶ fuse ─▶ lower ─▶ memory ─▶ emit ─▶ Plan
 """
 
 from __future__ import annotations
@@ -12,7 +12,7 @@ from typing import Any
 import onnx
 
 from webrt import dims as D
-from webrt.compiler import emit, export, frontend, lower, memory, normalize, partition
+from webrt.compiler import emit, export, frontend, fuse, lower, memory, normalize, partition
 from webrt.compiler.infer import infer, may_be_structural
 from webrt.compiler.options import CompileOptions
 from webrt.compiler.partition import Demands, Placed
@@ -40,7 +40,7 @@ _PLAN_TYPES = frozenset(
 logger = logging.getLogger("webrt")
 
 
-STAGES = ("frontend", "normalize", "partition", "lower", "memory", "emit")
+STAGES = ("frontend", "normalize", "partition", "fuse", "lower", "memory", "emit")
 MAX_ATTEMPTS = 8
 
 
@@ -69,6 +69,9 @@ def compile_model(source: frontend.Source, options: CompileOptions | None = None
             raise error
     if options.strict:
         refuse_cpu_nodes(placed)
+    if options.level in ("extended", "all"):
+        _report(options, "fuse")
+        placed = fuse.fuse(graph, placed, options.target, options.runs)
     plan = _back_half(graph, placed, options, structural)
     if options.progress is not None:
         options.progress("done", len(STAGES), len(STAGES))

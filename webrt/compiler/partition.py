@@ -18,28 +18,31 @@ from webrt.errors import (
     UnsupportedType,
 )
 from webrt.ir import Graph, Node, Value
-from webrt.lowering import Builder, Lowered
+from webrt.lowering import Builder, Elementwise, Lowered
 from webrt.target import Target
 
 
 @dataclass
 class Placed:
-    """A node with its place. `how`: "kernel", "copy", "alias", "folded" (its outputs are sizes) or "host"."""
+    """A node with its place. `how`: "kernel", "copy", "alias", "folded" (its outputs are sizes), "fused"
+    (computed by another node's kernel) or "host". `elementwise`: which of its steps are plain formulas."""
 
     node: Node
     how: str
     reason: str = ""
     steps: list[Lowered] = field(default_factory=list)
     checks: list[tuple[Dim, str]] = field(default_factory=list)
+    elementwise: list[Elementwise] = field(default_factory=list)
 
 
 @dataclass
 class Demands:
     """Values whose elements lowerings asked for in vain: `structural` can become variables of the plan, `roots` are
-    graph inputs that the caller would have to give."""
+    graph inputs that the caller would have to give, `conditions` sizes of which one would have to know if they are 0."""
 
     structural: set[str] = field(default_factory=set)
     roots: set[str] = field(default_factory=set)
+    conditions: set[Dim] = field(default_factory=set)
 
 
 def partition(
@@ -96,10 +99,11 @@ def _on_device(index: int, node: Node, graph: Graph, target: Target) -> Placed:
     op.lower(node, builder)
     kinds = {type(s).__name__ for s in builder.steps}
     how = "kernel" if "Launch" in kinds else "copy" if "CopyBytes" in kinds else "alias"
-    return Placed(node, how, "", builder.steps, builder.checks)
+    return Placed(node, how, "", builder.steps, builder.checks, builder.elementwise)
 
 
 def _demand(error: NotConstant, by_name: dict[str, Value], demands: Demands) -> None:
+    demands.conditions |= error.conditions
     values = [by_name[w] for w in error.wanted if w in by_name]
     if values and all(may_be_structural(v) and v.contents is None for v in values):
         demands.structural |= {v.name for v in values}

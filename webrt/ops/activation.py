@@ -9,8 +9,8 @@ from webrt import dtypes as T
 from webrt.dims import Dim
 from webrt.errors import UnsupportedOp
 from webrt.ir import Node, Value
-from webrt.lowering import Builder, LowerFn, op
-from webrt.ops.elementwise import Formula, first_shape, fits_into, kind, launch, pick
+from webrt.lowering import Builder, Formula, LowerFn, op
+from webrt.ops.elementwise import first_shape, fits_into, kind, launch, pick
 from webrt.ops.view import element_type
 from webrt.schemas import MS_DOMAIN
 

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from webrt.errors import UnsupportedOp
 from webrt.ir import Node
-from webrt.lowering import Builder, LowerFn, ShapeFn, op
-from webrt.ops.elementwise import Formula, kind, launch, pick, same_type, truth
+from webrt.lowering import Builder, Formula, LowerFn, ShapeFn, op
+from webrt.ops.elementwise import kind, launch, pick, same_type, truth
 
 _ANY = "fiulm"
 

@@ -5,8 +5,8 @@ from __future__ import annotations
 from webrt import dtypes as T
 from webrt.dtypes import DType
 from webrt.ir import Node, Value, dtype_of
-from webrt.lowering import Builder, Info, op
-from webrt.ops.elementwise import Formula, kind, launch
+from webrt.lowering import Builder, Formula, Info, op
+from webrt.ops.elementwise import kind, launch
 from webrt.ops.view import element_type
 
 # (from, to) class of arithmetic → expression over x. Narrow integers wrap in the store.

@@ -10,6 +10,7 @@ from webrt.ir import Node, Value
 from webrt.lowering import Builder, Info, op, require
 from webrt.ops.conv_weights import static_sizes
 from webrt.ops.convolution import Convolution, convolve
+from webrt.ops.vectors import IDENTITY, Epilogue
 from webrt.ops.windows import Axis, check_fit, windows
 
 
@@ -45,7 +46,7 @@ def conv_shape(n: Node) -> list[Info]:
 
 
 @op("Conv", shape=conv_shape)
-def conv(n: Node, b: Builder) -> None:
+def conv(n: Node, b: Builder, epilogue: Epilogue = IDENTITY) -> None:
     require(n.given(), T.F32, T.F16, T.BF16)
     x, w = n.input(0), n.input(1)
     axes, group = conv_axes(n, x, w), int(n.attr("group", 1))
@@ -53,4 +54,4 @@ def conv(n: Node, b: Builder) -> None:
     channels: Dim = static_sizes(w)[1] * group
     b.check(D.eq(x.known_shape[1], channels), f"{x.known_shape[1]} channels, the weights want {channels}")
     bias = n.input(2) if n.has(2) else None
-    convolve(b, Convolution(x, w, bias, n.output(0), tuple(axes), group))
+    convolve(b, Convolution(x, w, bias, n.output(0), tuple(axes), group, epilogue=epilogue))

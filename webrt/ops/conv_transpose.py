@@ -11,6 +11,7 @@ from webrt.lowering import Builder, Info, op, require
 from webrt.ops.conv import kernel_of
 from webrt.ops.conv_weights import static_sizes
 from webrt.ops.convolution import Convolution, convolve
+from webrt.ops.vectors import IDENTITY, Epilogue
 from webrt.ops.windows import Axis, attribute
 
 
@@ -58,7 +59,7 @@ def transpose_shape(n: Node) -> list[Info]:
 
 
 @op("ConvTranspose", shape=transpose_shape)
-def conv_transpose(n: Node, b: Builder) -> None:
+def conv_transpose(n: Node, b: Builder, epilogue: Epilogue = IDENTITY) -> None:
     require(n.given(), T.F32, T.F16, T.BF16)
     x, w = n.input(0), n.input(1)
     axes = transpose_axes(n, x, w)
@@ -67,4 +68,5 @@ def conv_transpose(n: Node, b: Builder) -> None:
     for a in axes:
         b.check(D.lt(-1, a.out), f"a result of {a.out} elements")
     bias = n.input(2) if n.has(2) else None
-    convolve(b, Convolution(x, w, bias, n.output(0), tuple(axes), int(n.attr("group", 1)), transposed=True))
+    group = int(n.attr("group", 1))
+    convolve(b, Convolution(x, w, bias, n.output(0), tuple(axes), group, transposed=True, epilogue=epilogue))

@@ -110,6 +110,7 @@ def _tiles(b: Builder, c: Convolution) -> None:
         grid(D.prod((images, pack.blocks, rows, columns))),
         consts={"ALONG_ROW": in_row},
         fns=[*tap_functions(len(axes), c.transposed), *loads, c.epilogue.fn],
+        use=c.epilogue.use,
         vec=vec_of(w=(kind(weights), True), bias=(kind(bias), True)),
     )
     out = through_temp(b, c.out)

@@ -51,6 +51,7 @@ def depthwise(
         grid(D.prod((images, channels, depth.out, rows, columns))),
         consts=consts,
         fns=[_add_taps(height, width, band, run), epilogue.fn],
+        use=epilogue.use,
     )
     out = through_temp(b, result)
     reads = {"x": x, "w": w, "bias": bias, **epilogue.reads}

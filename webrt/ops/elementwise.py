@@ -6,7 +6,6 @@ Float types are computed in f32, narrow integers in 32 bits (the store wraps the
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field
 
 from webrt import dims as D
 from webrt import dtypes as T
@@ -14,21 +13,12 @@ from webrt.dims import Dim
 from webrt.dtypes import DType
 from webrt.errors import ShapeError, UnsupportedType
 from webrt.ir import Node, Value
-from webrt.lowering import Builder, Info, Variant, broadcast_shapes, grid
+from webrt.lowering import Builder, Elementwise, Formula, Info, Variant, broadcast_shapes, grid
 from webrt.ops.broadcasting import Layout, address, align
 from webrt.ops.view import element_type
 
 VECTORS = 4
 """vec4s per invocation of map_vec4.wgsl."""
-
-
-@dataclass(frozen=True)
-class Formula:
-    """The body of `fn apply(operand, …) -> Out`, the files of shaders/lib/ that it needs, and its parameters."""
-
-    body: str
-    use: tuple[str, ...] = ()
-    params: Mapping[str, Dim | float] = field(default_factory=dict)
 
 
 def kind(v: Value | DType) -> str:
@@ -73,8 +63,9 @@ def pick(formulas: Mapping[str, str], v: Value) -> str:
 
 def launch(b: Builder, out: Value, operands: Mapping[str, Value], formula: Formula, name: str) -> None:
     """out = formula(operands), which broadcast to it. Scalars that are constants or sizes are passed as parameters."""
+    b.elementwise.append(Elementwise(out, dict(operands), formula))
     types = {k: element_type(v) for k, v in operands.items()}
-    scalars = {k: words for k, v in operands.items() if (words := _scalar_words(k, v))}
+    scalars = {k: words for k, v in operands.items() if (words := scalar_words(k, v))}
     reads = {k: v for k, v in operands.items() if k not in scalars}
     layout = align(out.known_shape, {k: v.known_shape for k, v in reads.items()})
     fours = layout.fours and all(v.dtype is not None and v.dtype.bits == 32 for v in _moved(out, reads, layout))
@@ -82,7 +73,7 @@ def launch(b: Builder, out: Value, operands: Mapping[str, Value], formula: Formu
     params: dict[str, Dim | float] = {**formula.params, **at.params}
     for words in scalars.values():
         params |= words
-    values = {k: _from_params(k, types[k]) for k in scalars}
+    values = {k: from_params(k, types[k]) for k in scalars}
     lines = [*at.lines]
     for k in reads:
         wide = fours and layout.wide(k)
@@ -93,12 +84,13 @@ def launch(b: Builder, out: Value, operands: Mapping[str, Value], formula: Formu
     use = (*(["int64"] if any(t in T.INTS64 for t in types.values()) else []), *formula.use)
     if not fours:
         text = "\n".join([*lines, f"return {call};"])
-        b.map(out, text, reads=reads, params=params, fns=[apply], use=use, name=name)
+        b.map(out, text, reads=reads, params=params, fns=[*formula.fns, apply], use=use, name=name)
         return
     lanes = ", ".join(call.replace("#", lane) for lane in "xyzw")
     element = "\n".join(["fn element4(v: u32) -> vec4<Out> {", *lines, f"return vec4<Out>({lanes});", "}"])
     vec = {"out": 4, **{k: 4 for k in reads if layout.wide(k)}}
-    variant = Variant("map_vec4", grid(D.ceildiv(out.elements, 4 * VECTORS)), fns=[apply, element], use=use, vec=vec)
+    fns = [*formula.fns, apply, element]
+    variant = Variant("map_vec4", grid(D.ceildiv(out.elements, 4 * VECTORS)), fns=fns, use=use, vec=vec)
     b.launch(variant, reads=reads, writes={"out": out}, params={"n": out.elements, **params}, name=name)
 
 
@@ -117,7 +109,7 @@ def _moved(out: Value, reads: Mapping[str, Value], layout: Layout) -> list[Value
     return [out, *(v for k, v in reads.items() if layout.wide(k))]
 
 
-def _scalar_words(name: str, v: Value) -> dict[str, Dim | float]:
+def scalar_words(name: str, v: Value) -> dict[str, Dim | float]:
     """The parameters that stand for an operand of one known element; empty where it has to be read."""
     dtype = element_type(v)
     if v.static_shape is None or v.elements != 1 or dtype == T.BF16:
@@ -135,7 +127,7 @@ def _scalar_words(name: str, v: Value) -> dict[str, Dim | float]:
     return {f"{name}_low": D.mod(value, 1 << 32), f"{name}_high": D.mod(D.floordiv(value, 1 << 32), 1 << 32)}
 
 
-def _from_params(name: str, dtype: DType) -> str:
+def from_params(name: str, dtype: DType) -> str:
     """The operand as an expression over its parameters."""
     if dtype in T.INTS64:
         return f"vec2<u32>(p.{name}_low, p.{name}_high)"

@@ -9,7 +9,7 @@ from webrt.errors import ShapeError, UnsupportedOp
 from webrt.ir import Node, Value
 from webrt.lowering import Builder, Info, Shape, op, require
 from webrt.ops.product import Product, product, product_transposed, transposed
-from webrt.ops.vectors import Epilogue
+from webrt.ops.vectors import IDENTITY, Epilogue
 
 
 def _sizes(n: Node) -> tuple[Dim, Dim, Dim, Dim]:
@@ -39,15 +39,17 @@ def _step(b: Builder, size: Dim, own: Dim, step: Dim) -> Dim:
     return D.select(D.eq(own, 1), 0, step)
 
 
-def epilogue_of(b: Builder, c: Value | None, shape: Shape, alpha: float, beta: float) -> Epilogue:
-    """alpha · v + beta · C; a factor of 1 is left out."""
+def scaled_sum(
+    b: Builder, c: Value | None, shape: Shape, alpha: float, beta: float, then: Epilogue = IDENTITY
+) -> Epilogue:
+    """alpha · v + beta · C before `then`; a factor of 1 is left out."""
     scaled, params = _scaled("alpha", alpha, "v")
     if c is None or beta == 0.0:
-        return Epilogue(f"return {scaled};", params=params)
+        return then.following(scaled, params) if params else then
     term, more = _scaled("beta", beta, "load_c(i / p.n * p.c_row + i % p.n * p.c_column)")
     rows, columns = (1, 1, *c.known_shape)[-2:]
     steps = {"c_row": _step(b, shape[0], rows, columns), "c_column": _step(b, shape[1], columns, 1)}
-    return Epilogue(f"return {scaled} + {term};", {"c": c}, {**params, **more, **steps})
+    return then.following(f"{scaled} + {term}", {**params, **more, **steps}, c=c)
 
 
 def _scaled(name: str, factor: float, term: str) -> tuple[str, dict[str, Dim | float]]:
@@ -55,7 +57,7 @@ def _scaled(name: str, factor: float, term: str) -> tuple[str, dict[str, Dim | f
 
 
 @op("Gemm", shape=gemm_shape)
-def gemm(n: Node, b: Builder) -> None:
+def gemm(n: Node, b: Builder, epilogue: Epilogue = IDENTITY) -> None:
     require(n.given(), T.F32, T.F16, T.BF16, T.I32, T.U32)
     m, k, right_k, columns = _sizes(n)
     b.check(D.eq(k, right_k), f"Gemm over {k} and {right_k} elements")
@@ -64,7 +66,7 @@ def gemm(n: Node, b: Builder) -> None:
     alpha, beta = float(n.attr("alpha")), float(n.attr("beta"))
     if n.input(0).dtype not in T.FLOATS and (alpha != 1.0 or beta not in (0.0, 1.0)):
         raise UnsupportedOp("a Gemm of integers that is scaled")
-    epilogue = epilogue_of(b, c, (m, columns), alpha, beta)
+    epilogue = scaled_sum(b, c, (m, columns), alpha, beta, epilogue)
     sizes = Product(m, columns, k if isinstance(k, int) else right_k)
     multiply = product_transposed if n.attr("transB") else product
     multiply(b, sizes, left, n.input(1), n.output(0), epilogue, "gemm")

@@ -68,9 +68,9 @@ def multiply(
 
 
 @op("MatMul", shape=matmul_shape)
-def matmul(n: Node, b: Builder) -> None:
+def matmul(n: Node, b: Builder, epilogue: Epilogue = IDENTITY) -> None:
     require([n.input(0), n.input(1)], T.F32, T.F16, T.BF16, T.I32, T.U32)
-    multiply(b, n.input(0), n.input(1), n.output(0))
+    multiply(b, n.input(0), n.input(1), n.output(0), epilogue)
 
 
 def _turned(shape: Shape, turn: int) -> Shape:
@@ -86,7 +86,7 @@ def fused_shape(n: Node) -> list[Info]:
 
 
 @op("FusedMatMul", "TransposeMatMul", domain="com.microsoft", shape=fused_shape)
-def fused_matmul(n: Node, b: Builder) -> None:
+def fused_matmul(n: Node, b: Builder, epilogue: Epilogue = IDENTITY) -> None:
     require([n.input(0), n.input(1)], T.F32, T.F16)
     if n.attr("transBatchA", 0) or n.attr("transBatchB", 0):
         raise UnsupportedOp("transBatchA and transBatchB")
@@ -94,5 +94,6 @@ def fused_matmul(n: Node, b: Builder) -> None:
         transposed(b, v) if n.attr(f"trans{x}") and v.rank > 1 else v for x, v in (("A", n.input(0)), ("B", n.input(1)))
     )
     alpha = float(n.attr("alpha"))
-    scaled = Epilogue("return v * bitcast<f32>(p.alpha);", params={"alpha": alpha})
-    multiply(b, left, right, n.output(0), IDENTITY if alpha == 1.0 else scaled)
+    if alpha != 1.0:
+        epilogue = epilogue.following("v * bitcast<f32>(p.alpha)", {"alpha": alpha})
+    multiply(b, left, right, n.output(0), epilogue)

@@ -15,7 +15,7 @@ from webrt.dims import Dim
 from webrt.errors import ShapeError, UnsupportedOp
 from webrt.ir import Node
 from webrt.lowering import MAX_ITERATIONS, Builder, Info, Variant, grid, op, require
-from webrt.ops.vectors import IDENTITY, can_load4, finish, kind, load4, through_temp, vec_of
+from webrt.ops.vectors import IDENTITY, Epilogue, can_load4, finish, kind, load4, through_temp, vec_of
 
 Array = np.ndarray[Any, Any]
 ROWS = 4
@@ -27,7 +27,7 @@ def nbits_shape(n: Node) -> list[Info]:
 
 
 @op("MatMulNBits", domain="com.microsoft", shape=nbits_shape)
-def matmul_nbits(n: Node, b: Builder) -> None:
+def matmul_nbits(n: Node, b: Builder, epilogue: Epilogue = IDENTITY) -> None:
     a, k, columns, bits = n.input(0), int(n.attr("K")), int(n.attr("N")), int(n.attr("bits"))
     block = int(n.attr("block_size"))
     require([a, n.input(5) if n.has(5) else None], *T.FLOATS)
@@ -44,18 +44,20 @@ def matmul_nbits(n: Node, b: Builder) -> None:
         "m": m, "n": columns, "k": k, "rows": rows, "words": k // (4 * halves),
         "words_per_block": block // (4 * halves),
     }  # fmt: skip
-    epilogue = IDENTITY if not n.has(5) else IDENTITY.following("v + load_bias(i % p.n)", bias=n.input(5))
+    if n.has(5):
+        epilogue = epilogue.following("v + load_bias(i % p.n)", bias=n.input(5))
     aligned = can_load4(kind(a), k)
     variant = Variant(
         "matmul_nbits",
         grid(D.mul(rows, columns)),
         consts={"HALVES": halves},
         fns=[load4("a", kind(a), aligned), epilogue.fn],
+        use=epilogue.use,
         vec=vec_of(a=(kind(a), aligned)),
     )
     out = through_temp(b, n.output(0))
     reads = {"a": a, "w": words, "scale": scales, **epilogue.reads}
-    b.launch(variant, reads=reads, writes={"out": out}, params=params, name="matmul_nbits")
+    b.launch(variant, reads=reads, writes={"out": out}, params={**params, **epilogue.params}, name="matmul_nbits")
     finish(b, out, n.output(0), "matmul_nbits")
 
 

@@ -7,8 +7,8 @@ import numpy as np
 from webrt import dtypes as T
 from webrt.errors import UnsupportedOp
 from webrt.ir import Node, Value
-from webrt.lowering import Builder, op
-from webrt.ops.elementwise import Formula, kind, launch, pick, same_type
+from webrt.lowering import Builder, Formula, op
+from webrt.ops.elementwise import kind, launch, pick, same_type
 
 _FLOAT = ("nan", "float", "pow")
 

@@ -121,7 +121,7 @@ def transposed(b: Builder, v: Operand, shape: Shape | None = None) -> Value:
 
 
 def _adding(epilogue: Epilogue, sums: dict[str, Value]) -> Epilogue:
-    return epilogue.following("v + load_before(i)", **sums) if sums else epilogue
+    return epilogue.following("v + load_before(i)", {}, **sums) if sums else epilogue
 
 
 def _rows_only(s: Product) -> Product:
@@ -177,6 +177,7 @@ def _launch(
         grid(D.prod((rows, columns, batches))),
         consts={"COLUMNS_APART": 1 if vec_b else 4, "K_TAIL": not vec_a},
         fns=fns,
+        use=epilogue.use,
         vec=vec_of(a=(kind(left), vec_a), b=(kind(right), vec_b), out=(kind(out), vec_out)),
     )
     params: dict[str, Dim | float] = {

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from webrt import dtypes as T
 from webrt.ir import Node
-from webrt.lowering import Builder, Info, LowerFn, op
-from webrt.ops.elementwise import Formula, first_shape, launch, pick
+from webrt.lowering import Builder, Formula, Info, LowerFn, op
+from webrt.ops.elementwise import first_shape, launch, pick
 
 _FLOAT_BITS = ("nan", "float")
 

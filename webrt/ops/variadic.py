@@ -6,8 +6,8 @@ from collections.abc import Sequence
 
 from webrt import dtypes as T
 from webrt.ir import Node, Value
-from webrt.lowering import Builder, LowerFn, broadcast_shapes, op
-from webrt.ops.elementwise import Formula, kind, launch, pick, same_type
+from webrt.lowering import Builder, Formula, LowerFn, broadcast_shapes, op
+from webrt.ops.elementwise import kind, launch, pick, same_type
 from webrt.ops.view import element_type
 
 # Operator → how two values combine, by class of arithmetic. WGSL's max and min may drop NaN; it is mended afterwards.

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 from webrt import dims as D
 from webrt import dtypes as T
@@ -18,23 +18,26 @@ from webrt.lowering import Builder, Operand
 class Epilogue:
     """The body of `fn epilogue(v: Out, i: u32) -> Out`: `v` is a finished sum, `i` the index of the output's element.
 
-    `reads` and `params` are bindings and parameters of its own; their names must not clash with the kernel's.
+    `reads` and `params` are bindings and parameters of its own; their names must not clash with the kernel's. `use` are
+    files of shaders/lib/ and `fns` functions that the body needs.
     """
 
     body: str = "return v;"
     reads: Mapping[str, Value] = field(default_factory=dict)
     params: Mapping[str, Dim | float] = field(default_factory=dict)
+    use: tuple[str, ...] = ()
+    fns: tuple[str, ...] = ()
 
     @property
     def fn(self) -> str:
-        return f"fn epilogue(v: Out, i: u32) -> Out {{ {self.body} }}"
+        return "\n".join([*self.fns, f"fn epilogue(v: Out, i: u32) -> Out {{ {self.body} }}"])
 
-    def following(self, expression: str, **reads: Value) -> Epilogue:
-        """The same epilogue for `expression`, which is in terms of v and i and of more bindings."""
-        both = {**self.reads, **reads}
-        if self.body == IDENTITY.body:
-            return Epilogue(f"return {expression};", both, self.params)
-        return Epilogue(f"let first = {expression}; {{ let v = first; {self.body} }}", both, self.params)
+    def following(self, expression: str, params: Mapping[str, Dim | float] | None = None, **reads: Value) -> Epilogue:
+        """The same epilogue for `expression`, which is in terms of v and i and of more bindings and parameters."""
+        first = f"return {expression};"
+        if self.body != IDENTITY.body:
+            first = f"let first = {expression}; {{ let v = first; {self.body} }}"
+        return replace(self, body=first, reads={**self.reads, **reads}, params={**self.params, **(params or {})})
 
 
 IDENTITY = Epilogue()

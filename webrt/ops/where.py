@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 from webrt.ir import Node
-from webrt.lowering import Builder, Info, op
-from webrt.ops.elementwise import Formula, broadcast_info, launch
+from webrt.lowering import Builder, Formula, Info, op
+from webrt.ops.elementwise import broadcast_info, launch
 
 
 def _shape(n: Node) -> list[Info]:
