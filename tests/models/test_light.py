@@ -14,7 +14,7 @@ from webrt.inference import InferenceSession
 
 FOLDER = Path(onnx.backend.test.__file__).parent / "data" / "light"
 NAMES = sorted(p.stem for p in FOLDER.glob("*.onnx"))
-LARGE = ("light_bvlc_alexnet", "light_vgg19", "light_zfnet512")
+LONG = ("light_vgg19", "light_zfnet512")
 
 
 def test_all_nine_are_there() -> None:
@@ -33,7 +33,7 @@ def dummy_feeds(model: onnx.ModelProto) -> dict[str, np.ndarray]:
     return feeds
 
 
-@pytest.mark.parametrize("name", [pytest.param(n, marks=[pytest.mark.long] if n in LARGE else []) for n in NAMES])
+@pytest.mark.parametrize("name", [pytest.param(n, marks=[pytest.mark.long] if n in LONG else []) for n in NAMES])
 def test_wholly_on_webgpu(name: str) -> None:
     model = onnx.load(FOLDER / f"{name}.onnx")
     expected = onnx.numpy_helper.to_array(onnx.load_tensor(FOLDER / f"{name}_output_0.pb"))
