@@ -43,6 +43,13 @@ def shader_text(name: str) -> str:
     return shader_path(name).read_text(encoding="utf-8")
 
 
+def load_shaders() -> None:
+    """Reads every WGSL body now, for a process that cannot open files later."""
+    folder = data_dir("shaders")
+    for path in folder.rglob("*.wgsl"):
+        shader_text(path.relative_to(folder).with_suffix("").as_posix())
+
+
 def web_dir() -> Path:
     """The folder with the page's files (player.js, index.html, …)."""
     return data_dir("web")

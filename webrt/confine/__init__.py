@@ -48,6 +48,10 @@ def lock(limits: Limits) -> list[Layer]:
 
     Only one thread may be running: some layers hold for the calling thread alone.
     """
+    from webrt.confine import rlimits  # noqa: F401 - before files are out of reach
+
+    if sys.platform == "linux":
+        from webrt.confine import landlock, process, seccomp  # noqa: F401
     return [_layer(name, action, limits) for name, action in _LAYERS]
 
 

@@ -7,11 +7,16 @@ import struct
 from collections.abc import Iterable
 
 _HEAD = struct.Struct("<8sQ")
+HEAD = _HEAD.size
 _PIECE = 1 << 20
 
 
 class FrameError(Exception):
-    """The other side broke off, sent too much, or sent something else than messages."""
+    """The other side broke off, or sent something else than messages."""
+
+
+class TooLong(FrameError):
+    """A message is longer than there is room for."""
 
 
 def send(descriptor: int, tag: str, pieces: Iterable[bytes | bytearray | memoryview] = ()) -> None:
@@ -29,7 +34,7 @@ def receive(descriptor: int, room: int) -> tuple[str, bytearray]:
     """
     tag, length = _HEAD.unpack(_read(descriptor, _HEAD.size))
     if length > room:
-        raise FrameError(f"{length} bytes of output, the limit is {room}")
+        raise TooLong(f"{length} more bytes, {room} are left")
     return tag.rstrip(b"\0").decode("ascii", "replace"), _read(descriptor, length)
 
 

@@ -7,13 +7,14 @@ import sys
 
 from webrt.confine import Limits, Missing
 
+if sys.platform != "win32":
+    import resource
+
 
 def apply(limits: Limits) -> str:
     """Raises Missing where the system has no such limits (Windows)."""
     if sys.platform == "win32":
         raise Missing("Windows has no resource limits; a job object is not written")
-    import resource
-
     cpu = limits.cpu_seconds if limits.cpu_seconds is not None else math.ceil(limits.seconds) + 1
     wanted = {"AS": limits.memory, "FSIZE": 0, "NPROC": 0, "NOFILE": 0, "CORE": 0}
     for name, value in wanted.items():

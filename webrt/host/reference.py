@@ -40,6 +40,13 @@ def implementation(node: NodeProto, call: Call, schema: OpSchema | None) -> Runn
     return run
 
 
+def load_all() -> None:
+    """Imports every operator now, for a process that cannot open files later."""
+    for module in _MODULES.values():
+        importlib.import_module(module)
+        importlib.import_module(f"{module}._op_list")
+
+
 def _reference_class(call: Call) -> Any:
     module = _MODULES.get(call.domain)
     if module is None:

@@ -1,0 +1,206 @@
+"""Compiles models of strangers in a process that can only compute; needs no device, no ONNX and no numpy here.
+
+`compile` starts `webrt.compiler.worker`, which locks itself before it reads a byte of the model, and checks what comes
+back. docs/security.md says what each layer stops and what remains.
+"""
+
+from __future__ import annotations
+
+import json
+import logging
+import os
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, fields
+from pathlib import Path
+from typing import Any, TypeAlias
+
+from webrt import errors, validate
+from webrt import plan as plans
+from webrt.compiler.datafiles import DataFiles, Reader
+from webrt.compiler.options import CompileOptions
+from webrt.confine import NAMES, Layer, Limits
+from webrt.confine.worker import Worker
+from webrt.errors import ExternalDataError, InvalidModel, PlanError, SandboxError, WebrtError
+from webrt.plan import Bytes, PlacedNode
+
+__all__ = ["Artifact", "Layer", "Limits", "compile", "status"]
+
+logger = logging.getLogger("webrt")
+Model: TypeAlias = str | os.PathLike[str] | Bytes
+_MAX_TEXT = 20_000
+_NOT_SENT = ("optimized_path", "optimized", "external_data", "progress")
+
+
+@dataclass(frozen=True)
+class Artifact:
+    """What a confined compilation gives: the optimised `.onnx` and the `.webrt` plan as bytes (None where not asked
+    for), the placement report, and the layers that were on. The plan satisfies `webrt.validate`."""
+
+    onnx: bytes | None
+    plan: bytes | None
+    placement: tuple[PlacedNode, ...]
+    layers: tuple[Layer, ...]
+
+
+def compile(
+    model: Model, options: CompileOptions | None = None, *, wants: Sequence[str] = ("plan",),
+    limits: Limits | None = None, require: bool = False,
+) -> Artifact:  # fmt: skip
+    """Compiles a model (a path, or its bytes) in a confined worker process.
+
+    `wants` has "plan", "onnx" or both. A layer that this system lacks is logged as a warning; with `require` it is a
+    SandboxError. Raises what `compile_model` raises, and SandboxError where the worker was killed, ran out of time,
+    memory or room for its output, or was refused a call. Nothing is left running.
+    """
+    options, limits = options or CompileOptions(), limits or Limits()
+    if options.optimized_path is not None or options.optimized is not None:
+        raise ValueError("a confined compilation returns the optimised model: ask for it by wants=('onnx',)")
+    with Worker(limits, prepare=True) as worker:
+        data, folder = _read(model)
+        layers = _ready(worker, require)
+        _request(worker, data, options, wants)
+        given = options.external_data
+        read = given if callable(given) else DataFiles(folder, given or {})
+        found: dict[str, bytearray] = {}
+        while "done" not in found:
+            tag, payload = worker.receive()
+            if tag == "need":
+                _answer(worker, payload, read)
+            elif tag == "progress":
+                _progress(payload, options.progress)
+            elif tag == "error":
+                raise _error(payload, limits)
+            elif tag in ("done", *wants):
+                found[tag] = payload
+            else:
+                raise SandboxError(f"the worker sent {tag!r}, which nobody asked for")
+    return _artifact(found, wants, layers)
+
+
+def status() -> tuple[Layer, ...]:
+    """The layers, each as it is in a worker that has just locked itself. Raises SandboxError where none starts."""
+    with Worker(Limits(seconds=60), prepare=False) as worker:
+        return _layers(worker)
+
+
+def _read(model: Model) -> tuple[Bytes, Path | None]:
+    if isinstance(model, (bytes, bytearray, memoryview)):
+        return model, None
+    path = Path(model)
+    try:
+        return path.read_bytes(), path.parent
+    except OSError as e:
+        raise InvalidModel(f"cannot read {path}: {e.strerror or e}") from e
+
+
+def _ready(worker: Worker, require: bool) -> tuple[Layer, ...]:
+    layers = _layers(worker)
+    missing = "; ".join(f"{layer.name}: {layer.detail}" for layer in layers if not layer.on)
+    if missing and require:
+        raise SandboxError(f"the sandbox is not complete here ({missing})")
+    if missing:
+        logger.warning("the sandbox is not complete here (%s)", missing)
+    return layers
+
+
+def _layers(worker: Worker) -> tuple[Layer, ...]:
+    layers = tuple(Layer(**entry) for entry in json.loads(worker.expect("ready")))
+    if tuple(layer.name for layer in layers) != NAMES:
+        raise SandboxError("the worker is of another version than this process")
+    return layers
+
+
+def _request(worker: Worker, model: Bytes, options: CompileOptions, wants: Sequence[str]) -> None:
+    arrays = [(name, *_packed(array)) for name, array in options.known_inputs.items()]
+    known = [{"name": name, **spec} for name, spec, _ in arrays]
+    plain = {f.name: getattr(options, f.name) for f in fields(options) if f.name not in _NOT_SENT}
+    request = {
+        **plain, "wants": list(wants), "known_inputs": known, "target": options.target.to_json(),
+        "disabled": sorted(options.disabled),
+    }  # fmt: skip
+    worker.send("options", json.dumps(request).encode())
+    for _, _, data in arrays:
+        worker.send("array", data)
+    worker.send("model", model)
+
+
+def _packed(given: Any) -> tuple[dict[str, Any], bytes]:
+    """An array's type and shape, and its elements as bytes (strings as JSON)."""
+    import numpy as np
+
+    array = np.asarray(given)
+    if array.dtype.kind in "OSU":
+        texts = [x.decode() if isinstance(x, bytes) else str(x) for x in array.reshape(-1).tolist()]
+        return {"dtype": "object", "shape": array.shape}, json.dumps(texts).encode()
+    return {"dtype": str(array.dtype), "shape": array.shape}, array.tobytes()
+
+
+def _answer(worker: Worker, payload: bytearray, read: Reader) -> None:
+    """Sends external data, by the rules that hold without a sandbox as well: nothing outside the model's folder."""
+    need = _parsed(payload, dict)
+    tensor, location = str(need.get("tensor")), str(need.get("location"))
+    offset, count = need.get("offset"), need.get("count")
+    if type(offset) is not int or offset < 0 or not (count is None or (type(count) is int and count >= 0)):
+        raise SandboxError("the worker asked for data that cannot be")
+    try:
+        worker.send("data", read(tensor, location, offset, count))
+    except ExternalDataError as e:
+        worker.send("error", str(e).encode("utf-8", "replace"))
+
+
+def _progress(payload: bytearray, report: Callable[[str, int, int], None] | None) -> None:
+    stage, done, total = (_parsed(payload, list) + [None] * 3)[:3]
+    if report is not None and isinstance(stage, str) and type(done) is int and type(total) is int:
+        report(_clean(stage), done, total)
+
+
+def _artifact(found: Mapping[str, bytearray], wants: Sequence[str], layers: tuple[Layer, ...]) -> Artifact:
+    for what in wants:
+        if what not in found:
+            raise SandboxError(f"the worker returned no {what}")
+    try:
+        placement = tuple(PlacedNode(**entry) for entry in _parsed(found["done"], list))
+    except TypeError as e:
+        raise SandboxError(f"the worker returned a damaged placement report: {e}") from e
+    if "plan" in found:
+        try:
+            validate.validate(plans.load(found["plan"]))
+        except PlanError as e:
+            raise SandboxError(f"the worker returned a plan that breaks the rules: {e}") from e
+    files = {what: bytes(found[what]) for what in wants}
+    return Artifact(files.get("onnx"), files.get("plan"), placement, layers)
+
+
+def _error(payload: bytearray, limits: Limits) -> WebrtError:
+    """The worker's error, as the class that it is there."""
+    told = _parsed(payload, dict)
+    what = _clean(str(told.get("what", "")))
+    kind = told.get("kind")
+    if kind == "memory":
+        return SandboxError(f"out of memory: compiling needs more than {limits.memory / 1e9:.2f} GB; raise the limit")
+    if kind == "refused":
+        return SandboxError(f"a call was refused: {what}")
+    cls = getattr(errors, str(told.get("class")), None)
+    if kind != "webrt" or not (isinstance(cls, type) and issubclass(cls, WebrtError)):
+        return SandboxError(f"the compiler failed: {what}")
+    error = cls(what)
+    if isinstance(error, errors.NotConstant):
+        error.wanted, error.roots = (frozenset(_clean(str(x)) for x in told.get(k, ())) for k in ("wanted", "roots"))
+    place = {key: _clean(str(told.get(key, ""))) for key in ("node", "op", "inputs")}
+    opset = told.get("opset")
+    return error.at(**place, opset=opset if type(opset) is int else None)
+
+
+def _parsed(payload: bytearray, kind: type[Any]) -> Any:
+    try:
+        data = json.loads(payload)
+    except (ValueError, RecursionError) as e:
+        raise SandboxError(f"the worker sent something that is no message: {e}") from e
+    if not isinstance(data, kind):
+        raise SandboxError("the worker sent a message of the wrong form")
+    return data
+
+
+def _clean(text: str) -> str:
+    """A stranger's text, fit for a terminal and a log: bounded, no control characters."""
+    return "".join(c if c.isprintable() or c == "\n" else "�" for c in text[:_MAX_TEXT])
