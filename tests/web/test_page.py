@@ -101,6 +101,8 @@ def expect_logits(cells: list[str], model: Path) -> None:
 def test_reads_the_picture(page: Page, tmp_path: Path) -> None:
     assert "webrt" in page.title()
     page.click("#read")
+    page.wait_for_selector("#stages >> text=Compiling", timeout=SLOW)
+    assert page.get_attribute("body", "aria-busy") == "true", "the page shows progress while the worker works"
     settled(page)
     assert not page.is_visible("#problem"), page.inner_text("#problem")
     assert page.inner_text("#text") == "Hello WebGPU 2026"
@@ -112,6 +114,13 @@ def test_reads_the_picture(page: Page, tmp_path: Path) -> None:
     settled(page)
     assert page.locator("#stages label").all_inner_texts() == ["Running"], "the model is opened once"
     assert page.inner_text("#text") == "Hello WebGPU 2026"
+
+
+def test_what_is_no_picture_is_told(page: Page, model: Path) -> None:
+    page.set_input_files("#picture-file", model)
+    page.click("#read")
+    settled(page)
+    assert "no picture" in page.inner_text("#problem-text") and page.inner_text("#text") == ""
 
 
 def test_dropped_model_is_compiled_and_run(page: Page, model: Path) -> None:
