@@ -316,6 +316,13 @@ class DimTable:
         return self._known[key]
 
 
+def program_of(dim: Dim) -> list[list[Any]]:
+    """A program whose last value is `dim`."""
+    table = DimTable()
+    ref = table.ref(dim)
+    return [*table.program, ["add", list(ref) if isinstance(ref, tuple) else ref, 0]]
+
+
 def evaluate(program: Sequence[Sequence[Any]], known: Mapping[str, int]) -> list[int | None]:
     """The value of each instruction; None where it depends on a variable that is not in `known`.
 

@@ -14,6 +14,9 @@ WebrtError
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+from typing import Any
+
 __all__ = [
     "DeviceError",
     "DeviceFreeError",
@@ -90,12 +93,18 @@ class NotConstant(ModelError):
     """A lowering needs the elements (or the rank) of a value that is not known before the run.
 
     `wanted` names that value; `roots` the graph inputs that decide it, with "" among them where it is computed from
-    tensors that no caller can be expected to give beforehand.
+    tensors that no caller can be expected to give beforehand. `conditions` are sizes of which has to be known whether
+    they are 0: their text → a plan's program of sizes, whose last value it is. `shapes` are the graph inputs' shapes,
+    of ints and names, which decide that.
     """
 
-    def __init__(self, what: str, *, wanted: str = "", roots: frozenset[str] = frozenset()) -> None:
+    def __init__(
+        self, what: str, *, wanted: str = "", roots: frozenset[str] = frozenset(),
+        conditions: Mapping[str, list[list[Any]]] | None = None,
+        shapes: Mapping[str, tuple[int | str, ...]] | None = None,
+    ) -> None:  # fmt: skip
         self.wanted = frozenset({wanted} if wanted else ())
-        self.roots = roots
+        self.roots, self.conditions, self.shapes = roots, dict(conditions or {}), dict(shapes or {})
         super().__init__(what)
 
 

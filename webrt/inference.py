@@ -39,8 +39,8 @@ class InferenceSession:
         self._options = sess_options or SessionOptions()
         self._tasks: set[asyncio.Future[None]] = set()
         self._loader = Loader(self._options, parse_providers(providers, provider_options))
-        self._signature, self._plan, roots = self._loader.load(source)
-        self._variants = Variants(self._signature.dtypes, self._loader.compile_known, self._loader.open, roots)
+        self._signature, self._plan, unknown = self._loader.load(source)
+        self._variants = Variants(self._signature.dtypes, self._loader.compile_known, self._loader.open, unknown)
         self._general: AnySession | None = None
         self._ran: AnySession | None = None
         if self._plan is not None and not self._loader.compile_only:
@@ -156,7 +156,8 @@ class InferenceSession:
         """The plan; where it depends on elements of inputs, the last run's. Raises NotConstant before the first."""
         if self._plan is None:
             roots = self._variants.roots
-            raise NotConstant(f"the plan depends on the elements of {', '.join(sorted(roots))}; run first", roots=roots)
+            what = f"the elements of {', '.join(sorted(roots))}" if roots else "the sizes of the inputs"
+            raise NotConstant(f"the plan depends on {what}; run first", roots=roots)
         return self._plan
 
     @property

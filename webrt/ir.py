@@ -6,7 +6,7 @@ Attributes stay onnx.AttributeProto and subgraphs stay GraphProto, so a node tur
 from __future__ import annotations
 
 import itertools
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 from functools import lru_cache
 from typing import Any
@@ -161,7 +161,8 @@ class Node:
 
 @dataclass(eq=False)
 class Graph:
-    """A model in order of execution. `overridable` are initializers that are graph inputs too."""
+    """A model in order of execution. `overridable` are initializers that are graph inputs too. `assumed`: sizes, as
+    text, that are taken to be 0 (False) or not (True). `checks`: sizes that must not be 0, and what is wrong if so."""
 
     nodes: list[Node]
     inputs: list[Value]
@@ -170,6 +171,8 @@ class Graph:
     overridable: list[Value] = field(default_factory=list)
     meta: dict[str, Any] = field(default_factory=dict)
     ir_version: int = 10
+    assumed: Mapping[str, bool] = field(default_factory=dict)
+    checks: dict[Dim, str] = field(default_factory=dict)
 
     def users(self) -> dict[Value, list[Node]]:
         """Who reads each value (subgraphs' captures included)."""

@@ -27,8 +27,8 @@ if TYPE_CHECKING:
 
 Source: TypeAlias = "str | os.PathLike[str] | bytes | bytearray | memoryview | onnx.ModelProto"
 
-Loaded: TypeAlias = tuple[Signature, Plan | None, frozenset[str]]
-"""Signature, plan, and the inputs whose elements have to be known before there is a plan."""
+Loaded: TypeAlias = tuple[Signature, Plan | None, NotConstant | None]
+"""Signature, plan, and what has to be known of the inputs before there is a plan."""
 
 logger = logging.getLogger("webrt")
 _LEVELS: dict[int, Any] = {0: "disabled", 1: "basic", 2: "extended", 99: "all"}
@@ -56,13 +56,14 @@ class Loader:
             self.report(loaded[1])
         return loaded
 
-    def compile_known(self, known: Mapping[str, Any]) -> Plan:
-        """The model for known elements of inputs and for other initializers. Raises InputError for a `.webrt`."""
+    def compile_known(self, known: Mapping[str, Any], assumed: Mapping[str, bool]) -> Plan:
+        """The model for known elements of inputs, for other initializers, and for sizes that are 0 or not. Raises
+        InputError for a `.webrt`."""
         from webrt.compiler.compile import compile_model
 
         if self._model is None:
             raise InputError("a .webrt file cannot be compiled again for other initializers; use the .onnx")
-        return compile_model(self._model, self._compile_options(known_inputs=known))
+        return compile_model(self._model, self._compile_options(known_inputs=known, assumed=assumed))
 
     def open(self, plan: Plan) -> AnySession:
         """A session on the device; with the CPU provider where the plan has host steps."""
@@ -105,21 +106,23 @@ class Loader:
         if steps and (self.strict or CPU not in [p.name for p in self.providers]):
             names = ", ".join(f"{p.op} {p.node!r}" for p in plan.placement if p.how == "host")
             raise PlacementError(f"the plan has {len(steps)} nodes for the CPU, which the session forbids: {names}")
-        return signature.of_plan(plan), plan, frozenset()
+        return signature.of_plan(plan), plan, None
 
     def _load_model(self, source: Any) -> Loaded:
         from webrt.compiler import frontend
         from webrt.compiler.compile import compile_model
 
         model = frontend.read_model(source)
-        options = self._compile_options(optimized_path=self.options.optimized_model_filepath or None)
+        path = self.options.optimized_model_filepath or None
+        one_plan = self.compile_only or self.options.entry("session.plan_filepath")
+        options = self._compile_options(optimized_path=path, assumed=None if one_plan else {})
         try:
             plan = compile_model(model, options)
         except NotConstant as e:
-            if not e.roots or self.compile_only:
+            if not (e.roots or e.conditions) or self.compile_only:
                 raise
             self._model = model
-            return signature.of_graph(frontend.load(model)), None, e.roots
+            return signature.of_graph(frontend.load(model)), None, e
         path = self.options.entry("session.plan_filepath")
         if path:
             P.save(plan, Path(path))
@@ -128,7 +131,7 @@ class Loader:
             found = signature.of_graph(frontend.load(model))
         if found.overridable:
             self._model = model
-        return found, plan, frozenset()
+        return found, plan, None
 
     def _compile_options(self, **more: Any) -> CompileOptions:
         from webrt.compiler.compile import CompileOptions

@@ -1,4 +1,5 @@
-"""Sessions of one model for elements of inputs that decide shapes, and for initializers that a caller overrides."""
+"""Sessions of one model for elements of inputs that decide shapes, for initializers that a caller overrides, and for
+sizes that decide conditions."""
 
 from __future__ import annotations
 
@@ -7,12 +8,13 @@ from collections import OrderedDict
 from collections.abc import Callable, Collection, Mapping
 from typing import Any, TypeAlias
 
-from webrt.errors import InputError, NotConstant
+from webrt.dims import evaluate
+from webrt.errors import InputError, NotConstant, ShapeError
 from webrt.plan import Plan
 from webrt.runtime.devices import AnySession
 from webrt.runtime.tensor import Tensor, host_value, to_bytes
 
-Key: TypeAlias = tuple[tuple[str, str, tuple[int, ...], bytes], ...]
+Key: TypeAlias = tuple[tuple[tuple[str, str, tuple[int, ...], bytes], ...], frozenset[tuple[str, bool]]]
 
 MAX_KEPT = 8
 
@@ -20,18 +22,22 @@ MAX_KEPT = 8
 class Variants:
     """The last MAX_KEPT sessions by what they were compiled for. Hold `lock` from `session` to the end of its run.
 
-    `roots` names the inputs whose elements every variant is compiled for.
+    `roots` names the inputs whose elements every variant is compiled for; `conditions` are sizes, and every variant is
+    compiled for each being 0 or not.
     """
 
     def __init__(
         self,
         dtypes: Mapping[str, str],
-        make_plan: Callable[[Mapping[str, Any]], Plan],
+        make_plan: Callable[[Mapping[str, Any], Mapping[str, bool]], Plan],
         open_session: Callable[[Plan], AnySession],
-        roots: frozenset[str] = frozenset(),
+        unknown: NotConstant | None = None,
     ) -> None:
-        """`dtypes`: element types of inputs and initializers; `make_plan` compiles for known elements."""
-        self.roots = roots
+        """`dtypes`: element types of inputs and initializers; `make_plan` compiles for known elements and conditions;
+        `unknown`: why there is no plan for all."""
+        self.roots: frozenset[str] = unknown.roots if unknown else frozenset()
+        self.conditions = dict(unknown.conditions) if unknown else {}
+        self._shapes = dict(unknown.shapes) if unknown else {}
         self.lock = threading.RLock()
         self._dtypes, self._make_plan, self._open = dtypes, make_plan, open_session
         self._kept: OrderedDict[Key, AnySession] = OrderedDict()
@@ -44,17 +50,20 @@ class Variants:
     def session(self, feeds: Mapping[str, Any], overridden: Collection[str]) -> AnySession:
         """The session for these feeds, compiled at their first use. Raises InputError and ModelError."""
         while True:
-            known = self._known(feeds, {*overridden, *self.roots})
-            key: Key = tuple((n, str(a.dtype), a.shape, _elements(a)) for n, a in sorted(known.items()))
+            known, assumed = self._known(feeds, {*overridden, *self.roots}), self._assumed(feeds)
+            arrays = tuple((n, str(a.dtype), a.shape, _elements(a)) for n, a in sorted(known.items()))
+            key: Key = (arrays, frozenset(assumed.items()))
             if key in self._kept:
                 self._kept.move_to_end(key)
                 return self._kept[key]
             try:
-                plan = self._make_plan(known)
+                plan = self._make_plan(known, assumed)
             except NotConstant as e:
-                if not e.roots - self.roots:
+                if not (e.roots - self.roots or e.conditions.keys() - self.conditions):
                     raise
                 self.roots |= e.roots
+                self.conditions |= e.conditions
+                self._shapes |= e.shapes
                 continue
             while len(self._kept) >= MAX_KEPT:
                 self._kept.popitem(last=False)[1].close()
@@ -73,6 +82,24 @@ class Variants:
         if missing:
             raise InputError(f"no value for {', '.join(map(repr, missing))}; the inputs are {', '.join(self._dtypes)}")
         return {n: _array(n, feeds[n], self._dtypes.get(n, "")) for n in names}
+
+    def _assumed(self, feeds: Mapping[str, Any]) -> dict[str, bool]:
+        """Whether the conditions hold for the feeds' sizes; without those that make no sense for them."""
+        sizes: dict[str, int] = {}
+        for name, shape in self._shapes.items():
+            if name not in feeds:
+                raise InputError(f"no value for {name!r}; the inputs are {', '.join(self._dtypes)}")
+            given = tuple(getattr(feeds[name], "shape", ()))
+            sizes.update((str(d), n) for d, n in zip(shape, given, strict=False) if not isinstance(d, int))
+        found = {text: _value(program, sizes) for text, program in self.conditions.items()}
+        return {text: bool(value) for text, value in found.items() if value is not None}
+
+
+def _value(program: list[list[Any]], sizes: Mapping[str, int]) -> int | None:
+    try:
+        return evaluate(program, sizes)[-1]
+    except ShapeError:
+        return None
 
 
 def _array(name: str, value: Any, dtype: str) -> Any:

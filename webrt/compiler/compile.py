@@ -48,7 +48,7 @@ def compile_model(source: frontend.Source, options: CompileOptions | None = None
     """The plan of a model.
 
     Raises ModelError for a model that cannot be compiled, PlacementError in strict mode, and NotConstant with `roots`
-    where elements of graph inputs decide shapes: give them as `known_inputs`.
+    where elements of graph inputs decide shapes: give them as `known_inputs`. With `assumed` it has `conditions` too.
     """
     options = options or CompileOptions()
     model = frontend.read_model(source, options.external_data)
@@ -59,14 +59,9 @@ def compile_model(source: frontend.Source, options: CompileOptions | None = None
         if not fresh:
             break
         structural |= fresh
-    if demands.roots:
-        names = ", ".join(sorted(demands.roots))
-        error = NotConstant(
-            f"the elements of the inputs {names} decide shapes or kernels; give them as known inputs",
-            roots=frozenset(demands.roots),
-        )
-        if not (set(options.known_inputs) >= demands.roots):
-            raise error
+    _refuse_unknowns(graph, demands, options)
+    if demands.refused:
+        raise demands.refused[0]
     if options.strict:
         refuse_cpu_nodes(placed)
     if options.level in ("extended", "all"):
@@ -76,6 +71,22 @@ def compile_model(source: frontend.Source, options: CompileOptions | None = None
     if options.progress is not None:
         options.progress("done", len(STAGES), len(STAGES))
     return plan
+
+
+def _refuse_unknowns(graph: Graph, demands: Demands, options: CompileOptions) -> None:
+    """Raises NotConstant for what the caller can give and has not."""
+    roots = demands.roots if demands.roots - set(options.known_inputs) else set()
+    conditions = demands.conditions if options.assumed is not None else {}
+    what = [f"the elements of the inputs {', '.join(sorted(roots))}"] if roots else []
+    what += [f"the sizes {', '.join(sorted(conditions))}"] if conditions else []
+    if what:
+        shapes = {v.name: v.shape for v in graph.inputs if v.shape is not None}
+        raise NotConstant(
+            f"{' and '.join(what)} decide shapes or kernels; give {'them as known inputs' if roots else 'fixed sizes'}",
+            roots=frozenset(roots),
+            conditions=conditions,
+            shapes={k: tuple(d if isinstance(d, int) else D.text(d) for d in s) for k, s in shapes.items()},
+        )
 
 
 def refuse_cpu_nodes(placed: list[Placed]) -> None:
@@ -91,6 +102,7 @@ def _front_half(
 ) -> tuple[Graph, list[Placed], Demands]:
     _report(options, "frontend")
     graph = frontend.load(model, options.known_inputs)
+    graph.assumed = options.assumed or {}
     _fix_dims(graph, options.free_dims)
     _report(options, "normalize")
     wanted = normalize.normalize(graph, structural, options.runs)
@@ -101,6 +113,8 @@ def _front_half(
         options.optimized(export.to_bytes(graph))
     _report(options, "partition")
     placed, demands = partition.partition(graph, options.providers, options.target, structural)
+    if placed:
+        placed[0].checks += graph.checks.items()
     by_name = {v.name: v for v in graph.values()}
     for name in wanted:
         if name in by_name:

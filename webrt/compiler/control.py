@@ -1,8 +1,9 @@
 """If, Loop and Scan whose course is known before the run → the nodes of the branch, or of every iteration.
 
 A condition or a trip count is known where it is constant, or shape arithmetic. Where elements of scalar graph inputs
-decide it, `why_not` names those inputs, so that a session compiles once for each of their values. Everything else stays
-one node of the CPU provider. Sources: the ONNX texts of If, Loop and Scan.
+decide it, `why_not` names those inputs, so that a session compiles once for each of their values; where sizes of inputs
+decide a condition, it names the condition, and a session compiles for each outcome. Everything else stays one node of
+the CPU provider. Sources: the ONNX texts of If, Loop and Scan.
 """
 
 from __future__ import annotations
@@ -14,9 +15,11 @@ from typing import Any
 import numpy as np
 import onnx
 
+from webrt import dims as D
 from webrt import dtypes as T
 from webrt import host, lowering
 from webrt.compiler.splice import fresh_names, identity, opsets_of, subgraph
+from webrt.dims import Dim
 from webrt.errors import InvalidModel, ModelError, NotConstant, UnsupportedOp, WebrtError
 from webrt.ir import Graph, Node, Value, constant
 from webrt.lowering import normalize_axis
@@ -37,11 +40,11 @@ def inline_known_branches(graph: Graph) -> bool:
     out: list[Node] = []
     names = fresh_names(graph)
     for node in graph.nodes:
-        condition = _known(node.inputs[0]) if node.op == "If" and node.inputs else None
-        if condition is None or condition.size != 1:
+        condition = _truth(node.inputs[0], graph) if node.op == "If" and node.inputs else None
+        if condition is None:
             out.append(node)
             continue
-        branch = node.attr("then_branch" if condition.reshape(-1)[0] else "else_branch")
+        branch = node.attr("then_branch" if condition else "else_branch")
         out += subgraph(node, branch, [], opsets_of(node, graph), names, node.outputs)[0]
     return _replace(graph, out)
 
@@ -72,6 +75,11 @@ def why_not(node: Node, graph: Graph) -> ModelError:
         names = ", ".join(sorted(roots))
         return NotConstant(f"what {node.op_type} does depends on the elements of {names}", roots=roots)
     if node.op_type == "If":
+        condition = _size(node.inputs[0])
+        sizes = {name for v in graph.inputs for d in v.shape or () for name in D.variables(d)}
+        if condition is not None and D.variables(condition) <= sizes:
+            program = {D.text(condition): D.program_of(condition)}
+            return NotConstant("which branch is taken depends on sizes", conditions=program)
         return UnsupportedOp("the condition is not known before the run")
     return UnsupportedOp(
         f"{node.op_type} whose iterations are not known before the run, are more than {MAX_TRIPS}, or need the CPU"
@@ -209,6 +217,28 @@ def _replace(graph: Graph, nodes: list[Node]) -> bool:
     changed = len(nodes) != len(graph.nodes) or any(a is not b for a, b in zip(nodes, graph.nodes, strict=True))
     graph.nodes[:] = nodes
     return changed
+
+
+def _size(value: Value | None) -> Dim | None:
+    """The only element of a value that is shape arithmetic."""
+    return (
+        value.contents.flat[0]
+        if value is not None and value.contents is not None and value.contents.size == 1
+        else None
+    )
+
+
+def _truth(value: Value | None, graph: Graph) -> bool | None:
+    """Whether a condition holds, where that is known or assumed."""
+    known = _known(value)
+    if known is not None and known.size == 1:
+        return bool(known.reshape(-1)[0])
+    size = _size(value)
+    truth = None if size is None else graph.assumed.get(D.text(size))
+    if truth is not None and size is not None:
+        holds = size if truth else D.eq(size, 0)
+        graph.checks[holds] = f"the plan is for sizes where {D.text(size)} is {'not 0' if truth else '0'}"
+    return truth
 
 
 def _known(value: Value | None) -> Array | None:

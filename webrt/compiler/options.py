@@ -19,7 +19,8 @@ class CompileOptions:
     initializers. `free_dims`: sizes of named dims. `optimized_path`: where to write the optimised model; `optimized`
     is given it as bytes of an .onnx file (the last call counts). `strict`: a node on the CPU is a PlacementError.
     `external_data`: bytes by location, for models given as bytes, or a function that reads them. `disabled`: names of
-    passes. `progress(stage, done, total)` is called as stages begin, and once with "done"."""
+    passes. `assumed`: sizes, as text, that are taken to be 0 or not where conditions depend on them; None leaves such
+    conditions to the CPU provider. `progress(stage, done, total)` is called as stages begin, and once with "done"."""
 
     level: Level = "all"
     providers: tuple[str, ...] = ("webgpu", "cpu")
@@ -31,6 +32,7 @@ class CompileOptions:
     strict: bool = False
     external_data: Mapping[str, bytes] | Reader | None = None
     disabled: Collection[str] = ()
+    assumed: Mapping[str, bool] | None = None
     progress: Callable[[str, int, int], None] | None = None
 
     def runs(self, name: str) -> bool:

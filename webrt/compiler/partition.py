@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass, field
+from typing import Any
 
 from webrt import lowering
 from webrt.compiler import control
@@ -38,17 +39,19 @@ class Placed:
 @dataclass
 class Demands:
     """Values whose elements lowerings asked for in vain: `structural` can become variables of the plan, `roots` are
-    graph inputs that the caller would have to give, `conditions` sizes of which one would have to know if they are 0."""
+    graph inputs that the caller would have to give, `conditions` sizes of which one has to know whether they are 0.
+    `refused`: what is wrong with nodes that no provider of the list takes."""
 
     structural: set[str] = field(default_factory=set)
     roots: set[str] = field(default_factory=set)
-    conditions: set[Dim] = field(default_factory=set)
+    conditions: dict[str, list[list[Any]]] = field(default_factory=dict)
+    refused: list[PlacementError] = field(default_factory=list)
 
 
 def partition(
     graph: Graph, providers: Sequence[str], target: Target, structural: set[str]
 ) -> tuple[list[Placed], Demands]:
-    """Places every node. Raises PlacementError when no provider of the list takes one."""
+    """Places every node; one that no provider of the list takes is `refused` among the demands."""
     demands = Demands()
     by_name = {v.name: v for v in graph.values()}
     placed = [_place(i, n, graph, providers, target, structural, by_name, demands) for i, n in enumerate(graph.nodes)]
@@ -78,7 +81,9 @@ def _place(
     else:
         reason = "the WebGPU provider is not in the list"
     if "cpu" not in providers:
-        raise located(PlacementError(f"no provider of the session runs it: {reason}; add CPUExecutionProvider"), node)
+        error = PlacementError(f"no provider of the session runs it: {reason}; add CPUExecutionProvider")
+        located(error, node)
+        demands.refused.append(error)
     return Placed(node, "host", reason)
 
 
