@@ -124,7 +124,7 @@ def test_wrong_usage_is_2(args: list[str], capsys: pytest.CaptureFixture[str]) -
     assert end.value.code == 2 and "usage: webrt" in capsys.readouterr().err
 
 
-@pytest.mark.parametrize("command", ["compile", "run", "inspect", "site"])
+@pytest.mark.parametrize("command", ["compile", "run", "inspect", "site", "sandbox-status"])
 def test_help_has_examples(command: str, capsys: pytest.CaptureFixture[str]) -> None:
     with pytest.raises(SystemExit) as end:
         main([command, "--help"])
@@ -225,7 +225,9 @@ sys.exit(code)
 """
 
 
-@pytest.mark.parametrize("args", [["compile", "model.onnx", "--onnx", "o.onnx"], ["inspect", "model.onnx"]])
+@pytest.mark.parametrize(
+    "args", [["compile", "model.onnx", "--onnx", "o.onnx", "--no-sandbox"], ["inspect", "model.onnx"]]
+)
 def test_compiling_loads_no_gpu_library(model: Path, args: list[str]) -> None:
     done = subprocess.run(
         [sys.executable, "-c", GPU_FREE, *args], capture_output=True, text=True, check=False, cwd=model.parent

@@ -5,6 +5,7 @@ from __future__ import annotations
 import argparse
 import contextlib
 import os
+import sys
 import tempfile
 from collections.abc import Iterator, Sequence
 from pathlib import Path
@@ -12,13 +13,15 @@ from pathlib import Path
 from webrt.cli import options
 from webrt.cli.progress import Bars
 from webrt.errors import WebrtError
-from webrt.plan import PlacedNode, save
+from webrt.plan import PlacedNode, atomic_file, save
 
 EXAMPLES = """examples:
   webrt compile model.onnx                             writes ./model.webrt
   webrt compile model.onnx -o plan.webrt --onnx optimised.onnx
   webrt compile model.onnx --dim batch=1 --strict      one batch size; no node may run on the CPU
-  webrt compile model.onnx --known shape=shape.npy     an input whose elements decide shapes"""
+  webrt compile model.onnx --known shape=shape.npy     an input whose elements decide shapes
+  webrt compile stranger.onnx --require-sandbox        only where every layer of the sandbox is on"""
+NOT_CONFINED = "Compiling without a sandbox: a flaw that a hostile model finds has all the rights of this account."
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -30,22 +33,70 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     )  # fmt: skip
     parser.add_argument("--onnx", type=Path, metavar="OUT.onnx", help="write the optimised model as well")
     options.add_compile_arguments(parser)
+    parser.add_argument(
+        "--sandbox", action=argparse.BooleanOptionalAction, default=None,
+        help="compile in a process that can only compute (default on Linux; elsewhere it lacks layers, see "
+        "`webrt sandbox-status`). Without it, a flaw that a hostile model finds has all the rights of this account",
+    )  # fmt: skip
+    parser.add_argument("--require-sandbox", action="store_true", help="a layer that is missing is an error")
+    parser.add_argument(
+        "--memory-limit", type=_positive, metavar="GB", help="of the sandboxed process (default: 4.3)"
+    )
+    parser.add_argument(
+        "--time-limit", type=_positive, metavar="SECONDS", help="of the sandboxed process (default: 300)"
+    )
 
 
 def run(args: argparse.Namespace) -> int:
     """Runs `webrt compile` and returns the exit code; errors are raised as WebrtError."""
-    from webrt.compiler.compile import compile_model
-
     plan_path, onnx_path = _outputs(args)
-    with _arriving(onnx_path) as part, options.naming(args.model):
-        plan = compile_model(args.model, options.compile_options(args, Bars(), optimized_path=part))
-    if plan_path:
-        save(plan, plan_path)
+    confined = args.require_sandbox or (sys.platform == "linux" if args.sandbox is None else args.sandbox)
+    if args.require_sandbox and args.sandbox is False:
+        raise WebrtError("--require-sandbox and --no-sandbox contradict each other")
+    with options.naming(args.model):
+        placement = (_confined if confined else _here)(args, plan_path, onnx_path)
     for path in (plan_path, onnx_path):
         if path:
             print(f"{path}: {path.stat().st_size / 1e6:.2f} MB")
-    print(summary(plan.placement))
+    print(summary(placement))
     return 0
+
+
+def _confined(args: argparse.Namespace, plan_path: Path | None, onnx_path: Path | None) -> Sequence[PlacedNode]:
+    from webrt import sandbox
+
+    standard = sandbox.Limits()
+    limits = sandbox.Limits(
+        memory=int(args.memory_limit * 1e9) if args.memory_limit else standard.memory,
+        seconds=args.time_limit or standard.seconds,
+    )
+    places = {what: path for what, path in (("plan", plan_path), ("onnx", onnx_path)) if path}
+    made = sandbox.compile(
+        args.model, options.compile_options(args, Bars()), wants=tuple(places), limits=limits,
+        require=args.require_sandbox,
+    )  # fmt: skip
+    for what, path in places.items():
+        with atomic_file(path) as out:
+            out.write(getattr(made, what))
+    return made.placement
+
+
+def _here(args: argparse.Namespace, plan_path: Path | None, onnx_path: Path | None) -> Sequence[PlacedNode]:
+    from webrt.compiler.compile import compile_model
+
+    print(NOT_CONFINED, file=sys.stderr)
+    with _arriving(onnx_path) as part:
+        plan = compile_model(args.model, options.compile_options(args, Bars(), optimized_path=part))
+    if plan_path:
+        save(plan, plan_path)
+    return plan.placement
+
+
+def _positive(text: str) -> float:
+    value = float(text)
+    if not 0 < value < 1e6:
+        raise argparse.ArgumentTypeError(f"{text!r} is not a number above 0")
+    return value
 
 
 def summary(placement: Sequence[PlacedNode]) -> str:

@@ -1,4 +1,4 @@
-"""The `webrt` command: compile, run, inspect, site.
+"""The `webrt` command: compile, run, inspect, site, sandbox-status.
 
 Exit codes: 0 done, 1 an error that is told in one message (a WebrtError, a file that cannot be read or written),
 2 wrong usage, 130 interrupted.
@@ -15,6 +15,7 @@ from collections.abc import Sequence
 from webrt.cli import compile as compile_command
 from webrt.cli import inspect as inspect_command
 from webrt.cli import run as run_command
+from webrt.cli import sandbox_status
 from webrt.cli import site as site_command
 from webrt.errors import WebrtError
 
@@ -44,6 +45,7 @@ def parser() -> argparse.ArgumentParser:
         ("run", "runs a model or a plan on this machine", run_command.EXAMPLES, run_command),
         ("inspect", "shows what is in a model or a plan", inspect_command.EXAMPLES, inspect_command),
         ("site", "makes a static folder with the page and all it needs", _SITE_EXAMPLES, site_command),
+        ("sandbox-status", "shows what confines a compilation here", sandbox_status.EXAMPLES, sandbox_status),
     ):
         sub = commands.add_parser(
             name, help=about, description=f"{about[0].upper()}{about[1:]}.", epilog=examples,

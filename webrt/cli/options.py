@@ -9,12 +9,12 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from webrt.cli.assets import Progress
 from webrt.errors import WebrtError
 from webrt.target import PRESETS, Target
 
 if TYPE_CHECKING:
-    from webrt.compiler.compile import CompileOptions
+    from webrt.cli.assets import Progress
+    from webrt.compiler.options import CompileOptions
     from webrt.plan import Plan
 
 LEVELS = ("disabled", "basic", "extended", "all")
@@ -68,7 +68,7 @@ def dim(text: str) -> tuple[str, int]:
 
 def compile_options(args: argparse.Namespace, progress: Progress | None = None, **more: Any) -> CompileOptions:
     """What `add_compile_arguments` parsed. Raises WebrtError for a target or an array that cannot be read."""
-    from webrt.compiler.compile import CompileOptions
+    from webrt.compiler.options import CompileOptions
 
     what = f"Compiling {args.model.name}"
     report = None if progress is None else lambda stage, done, total: progress(what, done, total)

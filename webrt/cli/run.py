@@ -11,9 +11,7 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-import numpy as np
-
-from webrt.cli import feeds, options
+from webrt.cli import options
 from webrt.cli.compile import summary
 from webrt.cli.progress import Bars
 from webrt.errors import InputError, WebrtError
@@ -52,6 +50,8 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 def run(args: argparse.Namespace) -> int:
     """Runs `webrt run` and returns the exit code; errors are raised as WebrtError."""
+    from webrt.cli import feeds
+
     bars = Bars()
     _check_output(args.output)
     with options.naming(args.model):
@@ -146,6 +146,8 @@ def _check_output(path: Path | None) -> None:
 
 
 def _write(path: Path, outputs: Mapping[str, Any]) -> None:
+    import numpy as np
+
     arrays = {name: _plain(name, value) for name, value in outputs.items()}
     if path.suffix == ".npz":
         with atomic_file(path) as file, zipfile.ZipFile(file, "w") as archive:
@@ -160,8 +162,10 @@ def _write(path: Path, outputs: Mapping[str, Any]) -> None:
     print(f"wrote      {path}")
 
 
-def _plain(name: str, value: Any) -> np.ndarray[Any, Any]:
+def _plain(name: str, value: Any) -> Any:
     """An array that a .npy file can hold; raises WebrtError for sequences and maps."""
+    import numpy as np
+
     if not isinstance(value, np.ndarray):
         raise WebrtError(f"output {name!r} is a {type(value).__name__}; only tensors can be written")
     return value.astype(str) if value.dtype == object else value
