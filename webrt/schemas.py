@@ -32,6 +32,7 @@ TYPES: dict[str, tuple[str, ...]] = {
     "C": ("float", "float16", "bfloat16", "uint8", "int8", "float8e4m3fn"),
     "Q": ("uint8", "int8"),
     "R": ("int8", "uint8", "int16", "uint16", "int32", "int4", "uint4"),
+    "U": ("uint8",),
     "B": ("int4", "uint4", "uint8"),
     "I": ("int32",),
     "L": ("int64",),
@@ -91,7 +92,7 @@ MICROSOFT: tuple[tuple[str, dict[str, Any], str], ...] = (
     ("NhwcConv(X:F, W:F, B?:F) -> Y:F", _CONV, "nhwc_conv"),
     ("NhwcMaxPool(x:Q) -> y:Q", _POOL | {"dilations": INTS}, "type"),
     (
-        "MatMulNBits(A:F, B:Q, scales:F, zero_points?:Z, g_idx?:I, bias?:F) -> Y:F",
+        "MatMulNBits(A:F, B:U, scales:F, zero_points?:Z, g_idx?:I, bias?:F) -> Y:F",
         {
             "K": REQUIRED_INT,
             "N": REQUIRED_INT,

@@ -1,0 +1,62 @@
+"""What a one-node model must give: onnxruntime's CPU result, or the CPU provider's where a table says why."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+import numpy as np
+import onnx
+
+from webrt.host import run_model
+
+Array = np.ndarray[Any, Any]
+
+# What onnxruntime's CPU provider does not run, by operator: from which opset on, and what it says. The CPU provider
+# stands in for it: it passes all node cases of the onnx package.
+LACKS: Mapping[str, tuple[int, str]] = {
+    "Swish": (24, "no kernel"),
+    "GlobalLpPool": (22, "no kernel for the schema of opset 22"),
+    "QuantizeLinear": (28, "no kernel for the schema of opset 28"),
+    "DequantizeLinear": (28, "no kernel for the schema of opset 28"),
+    "com.microsoft SimplifiedLayerNormalization": (1, "registered in the default domain only"),
+}
+
+
+class Missing(Exception):
+    """onnxruntime does not run a model, and no table says so."""
+
+
+def expected(model: onnx.ModelProto, feeds: Mapping[str, Array], reason: str = "") -> list[Array]:
+    """The outputs of a model of one node; `reason`: why onnxruntime may not run it."""
+    got = onnxruntime_result(model, feeds)
+    if isinstance(got, list):
+        return got
+    node = model.graph.node[0]
+    opset = next(o.version for o in model.opset_import if o.domain == node.domain)
+    since, why = LACKS.get(f"{node.domain} {node.op_type}".strip(), (10**6, ""))
+    if not reason and (opset < since or not why):
+        raise Missing(f"{node.op_type} at opset {opset}: {got}")
+    return host_result(model, feeds)
+
+
+def host_result(model: onnx.ModelProto, feeds: Mapping[str, Array]) -> list[Array]:
+    """The CPU provider's outputs."""
+    return [np.asarray(x) for x in run_model(model, dict(feeds)).values()]
+
+
+def onnxruntime_result(model: onnx.ModelProto, feeds: Mapping[str, Array]) -> list[Array] | str:
+    """onnxruntime's outputs, or what it says against the model."""
+    import onnxruntime as ort
+
+    options = ort.SessionOptions()
+    options.log_severity_level = 4
+    options.intra_op_num_threads = 1
+    options.graph_optimization_level = ort.GraphOptimizationLevel.ORT_DISABLE_ALL
+    options.add_session_config_entry("session.x64quantprecision", "1")
+    try:
+        typed = onnx.shape_inference.infer_shapes(model)
+        session = ort.InferenceSession(typed.SerializeToString(), options, providers=["CPUExecutionProvider"])
+        return [np.asarray(x) for x in session.run(None, dict(feeds))]
+    except Exception as e:
+        return str(e)

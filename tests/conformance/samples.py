@@ -1,0 +1,105 @@
+"""The small table of representative nodes: every operator that has a kernel, in every form that its opsets have.
+
+`VERSIONS` says which schema version of each operator the table was written for.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from functools import lru_cache
+
+import onnx.defs
+
+import webrt.ops  # noqa: F401 (registers the operators)
+from tests.conformance import samples_elementwise, samples_spatial, samples_tensors
+from tests.conformance.samples_data import Sample
+from webrt import lowering, schemas
+
+Key = tuple[str, str]
+FIRST = 7
+NEWEST = onnx.defs.onnx_opset_version()
+
+# The newest schema version of the operators of the default domain that have kernels.
+_VERSIONS: Mapping[int, str] = {
+    1: "Not SimplifiedLayerNormalization",
+    7: "And Or Xor",
+    9: "Shrink",
+    10: "ConvInteger MatMulInteger QLinearConv Upsample",
+    11: "DynamicQuantizeLinear Scatter",
+    13: "Abs ArgMax ArgMin Ceil Clip Concat Erf Exp Expand Floor Gather GatherElements GatherND Gemm Greater Hardmax LRN "
+    "Less Log LogSoftmax MatMul Max Mean MeanVarianceNormalization Min Neg Reciprocal ReduceSum Sigmoid Sign Slice "
+    "Softmax Sqrt Sum Tanh Tile",
+    14: "Add CumSum Div Mul Relu Sub Trilu",
+    15: "BatchNormalization Pow",
+    16: "GreaterOrEqual LeakyRelu LessOrEqual PRelu Where",
+    17: "LayerNormalization",
+    18: "BitwiseAnd BitwiseNot BitwiseOr BitwiseXor CenterCropPad Col2Im ReduceL1 ReduceL2 ReduceMean ReduceProd "
+    "ReduceSumSquare ScatterElements ScatterND Split",
+    19: "Equal Resize",
+    20: "AffineGrid Gelu IsInf IsNaN ReduceMax ReduceMin",
+    21: "GroupNormalization QLinearMatMul",
+    22: "Acos Acosh Asin Asinh Atan Atanh AveragePool Conv ConvTranspose Cos Cosh Dropout Elu EyeLike GRU "
+    "GlobalAveragePool GlobalLpPool GlobalMaxPool GridSample HardSigmoid HardSwish InstanceNormalization LSTM "
+    "LpNormalization LpPool MaxPool Mish RNN Round Selu Sin Sinh Softplus Softsign Tan ThresholdedRelu",
+    23: "RMSNormalization RotaryEmbedding",
+    24: "Swish TopK",
+    25: "CastLike ConstantOfShape Flatten Identity Pad Reshape Shape Size Squeeze Transpose Unsqueeze",
+    26: "CumProd",
+    27: "Range",
+    28: "BitShift Cast Celu DepthToSpace DequantizeLinear Einsum Mod OneHot QuantizeLinear ReduceLogSum "
+    "ReduceLogSumExp ReverseSequence SpaceToDepth",
+}
+VERSIONS: Mapping[str, int] = {name: version for version, names in _VERSIONS.items() for name in names.split()}
+
+
+@lru_cache(maxsize=1)
+def samples() -> tuple[Sample, ...]:
+    """All samples."""
+    return (*samples_elementwise.samples(), *samples_tensors.samples(), *samples_spatial.samples())
+
+
+def operators() -> set[Key]:
+    """(domain, name) of every operator with a kernel."""
+    return {(r.domain, r.name) for r in lowering.registered()}
+
+
+@lru_cache(maxsize=1)
+def _history() -> Mapping[Key, frozenset[int]]:
+    schemas.register()
+    found: dict[Key, set[int]] = {}
+    for schema in onnx.defs.get_all_schemas_with_history():
+        found.setdefault((schema.domain, schema.name), set()).add(schema.since_version)
+    return {key: frozenset(versions) for key, versions in found.items()}
+
+
+def since_versions(key: Key) -> frozenset[int]:
+    """The opsets at which the schema of an operator changed."""
+    return _history()[key]
+
+
+def opsets(sample: Sample) -> list[int]:
+    """Where the sample is tried: at its first and last opset, and at each schema version between them."""
+    last = NEWEST if sample.until is None else sample.until
+    versions = since_versions((sample.domain, sample.op)) if not sample.domain else frozenset[int]()
+    return sorted({sample.since, last, *(v for v in versions if sample.since <= v <= last)})
+
+
+def required_opsets(key: Key) -> set[int]:
+    """Every opset from 7 on that must have a sample: the schema's versions, 7 where it is older, and the newest."""
+    entries = [r for r in lowering.registered() if (r.domain, r.name) == key]
+    versions = since_versions(key)
+    wanted = {v for v in versions if v >= FIRST} | ({FIRST} if min(versions) <= FIRST else set()) | {NEWEST}
+    return {v for v in wanted if any(e.since <= v <= (e.until or NEWEST) for e in entries)}
+
+
+def newest_samples() -> Iterator[Sample]:
+    """Samples that are valid at the newest opset, or else at their last."""
+    newest = [x for x in samples() if x.until is None]
+    have = {(x.domain, x.op) for x in newest}
+    yield from newest
+    yield from (x for x in samples() if (x.domain, x.op) not in have)
+
+
+def newest_opset(sample: Sample) -> int:
+    """The last opset at which the sample is valid."""
+    return NEWEST if sample.until is None else sample.until

@@ -1,0 +1,129 @@
+"""Every operator with a kernel in every element type that its schema has and devices hold: placed there, and right."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator, Mapping
+from dataclasses import replace
+from typing import Any
+
+import ml_dtypes
+import numpy as np
+import onnx
+import pytest
+from onnx import helper
+
+from tests.conformance import samples as S
+from tests.conformance.oracles import expected
+from tests.conformance.samples_data import Array, Sample
+from tests.kernels.harness import node_model, run_native
+from tests.tolerance import close
+from webrt import dtypes as T
+from webrt import schemas
+
+# Attributes that name the type of the output.
+TYPE_ATTRIBUTE = {"Cast": "to", "EyeLike": "dtype", "ConstantOfShape": "value"}
+
+# Operators and types of one of their type parameters that stay on the CPU provider, and why.
+ALL_INTEGERS = "uint8 uint16 uint32 uint64 int8 int16 int32 int64"
+ON_CPU: Mapping[tuple[str, str], tuple[str, str]] = {
+    ("Pow", "T"): ("int32 int64", "an integer to a float power needs f64 to be exact"),
+    ("ReduceL2", "T"): ("int32 uint32 int64 uint64", "an integer root needs f64 to be exact"),
+    ("MatMul", "T"): ("int64 uint64", "no product of two-word integers"),
+    ("Gemm", "T"): ("int64 uint64", "no product of two-word integers"),
+    ("Einsum", "T"): ("uint8 uint16 uint64 int8 int16 int64", "no product of packed or two-word integers"),
+    ("ms.FusedMatMul", "F"): ("bfloat16", "onnxruntime defines no rounding for it"),
+    ("ms.TransposeMatMul", "F"): ("bfloat16", "onnxruntime defines no rounding for it"),
+    ("Col2Im", "T"): (f"{ALL_INTEGERS} bool", "sums in floats only"),
+    ("GridSample", "T1"): (f"{ALL_INTEGERS} bool", "interpolates in floats only"),
+    ("ms.QuantizeLinear", "R"): ("int32", "saturates to 16 bits at most"),
+}
+
+# Type parameters that a model must give one type, though the schema has two, and types that nobody implements.
+LINKED = {"ms.GroupQueryAttention": {"F": "C"}}
+NOWHERE: Mapping[tuple[str, str], tuple[str, str]] = {
+    ("ms.GroupQueryAttention", "C"): ("float16 bfloat16 int8 uint8", "a cache of another type than the query's"),
+}
+
+
+def numpy_type(name: str) -> np.dtype[Any]:
+    """numpy's type of a device type."""
+    return np.dtype(ml_dtypes.bfloat16 if name == "bfloat16" else name)
+
+
+def converted(x: Array, name: str) -> Array:
+    """The same kind of values in another type: integers count eighths, signs go where the type has none."""
+    dtype = numpy_type(name)
+    if dtype.kind == "b":
+        return np.asarray(x > 0)
+    if dtype.kind in "iu" and x.dtype.kind == "f":
+        x = x * 8
+    return np.asarray(np.abs(x.astype(np.int64)) if dtype.kind == "u" else x).astype(dtype)
+
+
+def parameters(sample: Sample) -> Mapping[str, list[int]]:
+    """Each type parameter of the schema and the inputs that have it."""
+    schema = schemas.get_schema(sample.op, S.newest_opset(sample), sample.domain)
+    assert schema is not None
+    found: dict[str, list[int]] = {c.type_param_str: [] for c in schema.type_constraints}
+    for i, x in enumerate(sample.inputs):
+        formal = schema.inputs[min(i, len(schema.inputs) - 1)]
+        if x is not None and formal.type_str in found:
+            found[formal.type_str].append(i)
+    return found
+
+
+def storable(sample: Sample, parameter: str) -> list[str]:
+    """The types of a parameter that devices hold."""
+    schema = schemas.get_schema(sample.op, S.newest_opset(sample), sample.domain)
+    assert schema is not None
+    allowed = next(c.allowed_type_strs for c in schema.type_constraints if c.type_param_str == parameter)
+    names = {"float": "float32"}
+    plain = [m[1] for a in allowed if (m := re.fullmatch(r"tensor\((\w+)\)", a))]
+    return [n for p in plain if (n := names.get(p, p)) in T.BY_NAME and T.BY_NAME[n].on_device]
+
+
+def typed(sample: Sample, parameter: str, inputs: list[int], name: str) -> Sample | None:
+    """The sample with one type parameter replaced; None where nothing of the sample has it."""
+    attribute = TYPE_ATTRIBUTE.get(sample.op)
+    if not inputs and attribute is None:
+        return None
+    arrays = [converted(x, name) if i in inputs and x is not None else x for i, x in enumerate(sample.inputs)]
+    attrs = dict(sample.attrs)
+    if not inputs and attribute == "value":
+        attrs["value"] = onnx.numpy_helper.from_array(np.array([1], numpy_type(name)))
+    elif not inputs and attribute is not None:
+        attrs[attribute] = helper.np_dtype_to_tensor_dtype(numpy_type(name))
+    return replace(sample, inputs=tuple(arrays), attrs=attrs)
+
+
+def cases() -> Iterator[tuple[str, str, str, Sample]]:
+    """Operator, type parameter, type, and the sample in that type: one sample of each operator."""
+    seen: set[S.Key] = set()
+    for sample in S.newest_samples():
+        if (sample.domain, sample.op) in seen:
+            continue
+        seen.add((sample.domain, sample.op))
+        op, found = f"{sample.domain and 'ms.'}{sample.op}", parameters(sample)
+        for parameter, inputs in found.items():
+            inputs = inputs + found.get(LINKED.get(op, {}).get(parameter, ""), [])
+            for name in storable(sample, parameter):
+                changed = typed(sample, parameter, inputs, name)
+                if changed is not None and name not in NOWHERE.get((op, parameter), ("",))[0].split():
+                    yield op, parameter, name, changed
+
+
+CASES = list(cases())
+
+
+@pytest.mark.parametrize(("op", "parameter", "name", "sample"), CASES, ids=lambda x: "" if isinstance(x, Sample) else x)
+def test_type(op: str, parameter: str, name: str, sample: Sample) -> None:
+    model, feeds = node_model(
+        sample.op, sample.inputs, sample.attrs, opset=S.newest_opset(sample), domain=sample.domain,
+        outputs=sample.outputs, constants=sample.constants,
+    )  # fmt: skip
+    got, plan = run_native(model, feeds)
+    on_cpu = name in ON_CPU.get((op, parameter), ("", ""))[0].split()
+    assert bool(plan.host_steps) == on_cpu, [p.reason for p in plan.placement if p.how == "host"]
+    for g, w in zip(got, expected(model, feeds, "types"), strict=True):
+        close(g, w, what=f"{op} {parameter} {name}")
