@@ -21,6 +21,7 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property, lru_cache
 from typing import Any, TypeAlias, Union
+from weakref import WeakValueDictionary
 
 from webrt.errors import PlanError, ShapeError
 
@@ -393,7 +394,8 @@ def _poly(terms: Mapping[Monomial, int]) -> Dim:
         return 0
     if set(kept) == {()}:
         return kept[()]
-    return Expr(tuple(sorted(kept.items(), key=lambda t: ([a.key for a in t[0]], t[1]))))
+    ordered = tuple(sorted(kept.items(), key=lambda t: ([a.key for a in t[0]], t[1])))
+    return _expr(ordered)
 
 
 def _terms(a: Dim) -> dict[Monomial, int]:
@@ -401,7 +403,16 @@ def _terms(a: Dim) -> dict[Monomial, int]:
 
 
 def _of_atom(atom: Atom) -> Expr:
-    return Expr((((atom,), 1),))
+    return _expr((((_atoms.setdefault((atom.op, atom.args), atom),), 1),))
+
+
+def _expr(terms: tuple[tuple[Monomial, int], ...]) -> Expr:
+    """The one object of its value: comparisons stay short however deep expressions are that share parts."""
+    return _exprs.setdefault(terms, Expr(terms))
+
+
+_atoms: WeakValueDictionary[tuple[str, tuple[Any, ...]], Atom] = WeakValueDictionary()
+_exprs: WeakValueDictionary[tuple[tuple[Monomial, int], ...], Expr] = WeakValueDictionary()
 
 
 def _combine(a: Dim, b: Dim, sign: int) -> Dim:
