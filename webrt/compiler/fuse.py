@@ -7,62 +7,22 @@ others say that they are computed there. Nothing that another node, the graph's 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 
 from webrt import dtypes as T
+from webrt.compiler.lines import Lines
+from webrt.compiler.norms import fuse_norms
 from webrt.compiler.partition import Placed
 from webrt.errors import UnsupportedOp, UnsupportedType
-from webrt.ir import Graph, Node, Value
-from webrt.lowering import Builder, Elementwise, Lowered
+from webrt.ir import Graph, Value
+from webrt.lowering import Builder, Elementwise
 from webrt.ops.composed import HEADS, epilogue_steps, launch_steps
 from webrt.target import Target
 
-MAX_STEPS = 64
+MAX_STEPS = 32
 """Formulas in one kernel: pipelines with longer texts take long to make."""
 
-Pass = Callable[["Lines"], None]
-
-
-@dataclass
-class Lines:
-    """The placed nodes, and who makes and who reads their values. `kept` are values that must be stored."""
-
-    placed: list[Placed]
-    kept: set[Value]
-    target: Target
-
-    def __post_init__(self) -> None:
-        self.maker: dict[Value, int] = {}
-        self.readers: dict[Value, set[int]] = {}
-        for i, p in enumerate(self.placed):
-            self.maker |= {v: i for v in p.node.outputs if v is not None}
-            for v in [*p.node.given(), *p.node.outer]:
-                self.readers.setdefault(v, set()).add(i)
-
-    def formula(self, i: int) -> Elementwise | None:
-        """What line i computes, where that is one elementwise kernel and no more."""
-        p = self.placed[i]
-        outputs = [v for v in p.node.outputs if v is not None]
-        if p.how != "kernel" or len(p.elementwise) != 1 or len(p.steps) != 1 or len(outputs) != 1:
-            return None
-        return p.elementwise[0] if p.elementwise[0].out is outputs[0] else None
-
-    def only_for(self, v: Value, users: Iterable[int]) -> bool:
-        """Whether nobody but the lines `users` reads the value."""
-        return v not in self.kept and self.readers.get(v, set()) <= set(users)
-
-    def merge(self, last: int, others: Sequence[int], steps: list[Lowered], checks: Builder) -> None:
-        """Lines `others` are computed by line `last`, whose device steps are now these."""
-        root, parts = self.placed[last], [self.placed[i] for i in others]
-        gone = [c for p in parts for c in p.checks]
-        kept = [c for c in [*gone, *root.checks, *checks.checks]]
-        names = ", ".join(_title(p.node) for p in parts)
-        self.placed[last] = replace(
-            root, steps=steps, checks=list(dict.fromkeys(kept)), elementwise=[], reason=f"with {names}"
-        )
-        for i in others:
-            p = self.placed[i]
-            self.placed[i] = Placed(p.node, "fused", f"computed by {_title(root.node)}")
+Pass = Callable[[Lines], None]
 
 
 def fuse(graph: Graph, placed: Sequence[Placed], target: Target, enabled: Callable[[str], bool]) -> list[Placed]:
@@ -86,6 +46,7 @@ def fuse_epilogues(lines: Lines) -> None:
 
 
 PASSES: tuple[tuple[str, Pass], ...] = (
+    ("fuse_norms", fuse_norms),
     ("fuse_epilogues", fuse_epilogues),
     ("fuse_elementwise", fuse_elementwise),
 )
@@ -144,7 +105,7 @@ def _merge(lines: Lines, members: Sequence[int]) -> None:
         launch_steps(builder, steps[-1].out, steps, "elementwise")
     except (UnsupportedOp, UnsupportedType):
         return
-    lines.merge(last, members[:-1], builder.steps, builder)
+    lines.merge(last, members[:-1], builder)
 
 
 def _merge_with_head(lines: Lines, members: Sequence[int], head: int) -> None:
@@ -155,7 +116,7 @@ def _merge_with_head(lines: Lines, members: Sequence[int], head: int) -> None:
         HEADS[node.domain, node.op_type](replace(node, outputs=[steps[-1].out]), builder, epilogue)
     except (UnsupportedOp, UnsupportedType):
         return
-    lines.merge(last, [head, *members[:-1]], builder.steps, builder)
+    lines.merge(last, [head, *members[:-1]], builder)
 
 
 def _steps(lines: Lines, members: Sequence[int]) -> list[Elementwise]:
@@ -180,7 +141,3 @@ def _fits(inner: Value, out: Value) -> bool:
     if inner.dtype in (T.F16, T.BF16):
         return not casts
     return inner.dtype == T.BOOL or inner.dtype.bits >= 32
-
-
-def _title(node: Node) -> str:
-    return f"{node.op} {node.name!r}" if node.name else node.op

@@ -1,0 +1,72 @@
+"""The placed nodes as the extended passes see them: line by line, with who makes and who reads each value."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+
+from webrt.compiler.partition import Placed
+from webrt.ir import Node, Value
+from webrt.lowering import Builder, Elementwise
+from webrt.target import Target
+
+
+@dataclass
+class Lines:
+    """The placed nodes, and who makes and who reads their values. `kept` are values that must be stored."""
+
+    placed: list[Placed]
+    kept: set[Value]
+    target: Target
+
+    def __post_init__(self) -> None:
+        self.maker: dict[Value, int] = {}
+        self.readers: dict[Value, set[int]] = {}
+        for i, p in enumerate(self.placed):
+            self.maker |= {v: i for v in p.node.outputs if v is not None}
+            for v in [*p.node.given(), *p.node.outer]:
+                self.readers.setdefault(v, set()).add(i)
+
+    def formula(self, i: int) -> Elementwise | None:
+        """What line i computes, where that is one elementwise kernel and no more."""
+        p = self.placed[i]
+        outputs = [v for v in p.node.outputs if v is not None]
+        if p.how != "kernel" or len(p.elementwise) != 1 or len(p.steps) != 1 or len(outputs) != 1:
+            return None
+        return p.elementwise[0] if p.elementwise[0].out is outputs[0] else None
+
+    def only_for(self, v: Value, users: Iterable[int]) -> bool:
+        """Whether nobody but the lines `users` reads the value."""
+        return v not in self.kept and self.readers.get(v, set()) <= set(users)
+
+    def made_by(self, v: Value, *ops: str) -> Node | None:
+        """The node of ONNX's own domain that makes the value by a kernel, where it is one of these operators."""
+        p = self.placed[self.maker[v]] if v in self.maker else None
+        return p.node if p is not None and p.how == "kernel" and p.node.op in ops else None
+
+    def only_reader(self, v: Value) -> Node | None:
+        """The one node that reads the value, where a kernel computes it."""
+        users = self.readers.get(v, set())
+        if v in self.kept or len(users) != 1:
+            return None
+        (p,) = (self.placed[i] for i in users)
+        return p.node if p.how == "kernel" else None
+
+    def merge(self, last: int, others: Sequence[int], builder: Builder, node: Node | None = None) -> None:
+        """Lines `others` are computed by line `last`, whose steps are now the builder's, and its node this one."""
+        root, parts = self.placed[last], [self.placed[i] for i in others]
+        checks = [c for p in [*parts, root] for c in p.checks] + builder.checks
+        reason = f"with {', '.join(_title(p.node) for p in parts)}"
+        elementwise = builder.elementwise if node is not None else []
+        node = node or root.node
+        self.placed[last] = Placed(node, "kernel", reason, builder.steps, list(dict.fromkeys(checks)), elementwise)
+        for i in others:
+            p = self.placed[i]
+            self.placed[i] = Placed(p.node, "fused", f"computed by {_title(node)}")
+            for v in p.node.given():
+                self.readers[v].discard(i)
+                self.readers[v].add(last)
+
+
+def _title(node: Node) -> str:
+    return f"{node.op} {node.name!r}" if node.name else node.op
