@@ -54,7 +54,7 @@ def compile(
     """
     options, limits = options or CompileOptions(), limits or Limits()
     if options.optimized_path is not None or options.optimized is not None:
-        raise ValueError("a confined compilation returns the optimised model: ask for it by wants=('onnx',)")
+        raise SandboxError("a confined compilation writes nothing and returns the optimised model: ask for it by wants=('onnx',)")
     with Worker(limits, prepare=True) as worker:
         data, folder = _read(model)
         layers = _ready(worker, require)
