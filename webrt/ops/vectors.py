@@ -91,6 +91,17 @@ def through_temp(b: Builder, out: Value) -> Value:
     return out if out.dtype == kind else b.temp(kind, out.known_shape)
 
 
+def widened(b: Builder, v: Value) -> Value:
+    """The value in f32: itself, a constant, or a temporary that is filled first."""
+    if v.dtype == T.F32:
+        return v
+    if v.const is not None:
+        return b.constant(v.const.astype("float32"))
+    out = b.temp(T.F32, v.known_shape)
+    b.map(out, "return load_v(i);", reads={"v": v}, name="widen")
+    return out
+
+
 def finish(b: Builder, written: Value, out: Value, name: str) -> None:
     """Packs a temporary of `through_temp` into the output."""
     if written is not out:
