@@ -196,6 +196,18 @@ def test_equal_polynomials_are_equal_objects() -> None:
     assert D.maximum(s, 0) == s
 
 
+def test_equal_expressions_are_one_object() -> None:
+    def built() -> Dim:
+        d: Dim = D.var("n")
+        for k in range(2, 12):
+            d = D.maximum(D.floordiv(d, k), D.mod(d, k + 1))
+        return d
+
+    first = built()
+    assert built() is first
+    assert D.at_least(built() + 1, first)
+
+
 def test_text_is_for_people() -> None:
     b, s = D.var("batch"), D.var("s")
     assert str(2 * b + s // 4) == "(s floordiv 4) + 2*batch"
