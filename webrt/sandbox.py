@@ -19,7 +19,7 @@ from webrt import plan as plans
 from webrt.compiler.datafiles import DataFiles, Reader
 from webrt.compiler.options import CompileOptions
 from webrt.confine import NAMES, Layer, Limits
-from webrt.confine.worker import Worker
+from webrt.confine.parent import Worker
 from webrt.errors import ExternalDataError, InvalidModel, PlanError, SandboxError, WebrtError
 from webrt.plan import Bytes, PlacedNode
 
@@ -28,6 +28,7 @@ __all__ = ["Artifact", "Layer", "Limits", "compile", "status"]
 logger = logging.getLogger("webrt")
 Model: TypeAlias = str | os.PathLike[str] | Bytes
 _MAX_TEXT = 20_000
+_MAX_MESSAGE = 64 << 20
 _NOT_SENT = ("optimized_path", "optimized", "external_data", "progress")
 
 
@@ -54,7 +55,7 @@ def compile(
     """
     options, limits = options or CompileOptions(), limits or Limits()
     if options.optimized_path is not None or options.optimized is not None:
-        raise SandboxError("a confined compilation writes nothing and returns the optimised model: ask for it by wants=('onnx',)")
+        raise SandboxError("a confined compilation returns the optimised model: ask for it by wants=('onnx',)")
     with Worker(limits, prepare=True) as worker:
         data, folder = _read(model)
         layers = _ready(worker, require)
@@ -192,6 +193,8 @@ def _error(payload: bytearray, limits: Limits) -> WebrtError:
 
 
 def _parsed(payload: bytearray, kind: type[Any]) -> Any:
+    if len(payload) > _MAX_MESSAGE:
+        raise SandboxError(f"too much output: a message of {len(payload)} bytes")
     try:
         data = json.loads(payload)
     except (ValueError, RecursionError) as e:

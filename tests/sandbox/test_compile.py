@@ -22,7 +22,7 @@ from webrt import sandbox
 from webrt.compiler.compile import compile_model
 from webrt.compiler.options import CompileOptions
 from webrt.confine import NAMES, Layer
-from webrt.confine.worker import Worker
+from webrt.confine.parent import Worker
 from webrt.errors import (
     ExternalDataError,
     InputError,

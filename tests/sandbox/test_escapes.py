@@ -14,7 +14,7 @@ from pathlib import Path
 import pytest
 
 from webrt.confine import Limits
-from webrt.confine.worker import Worker
+from webrt.confine.parent import Worker
 from webrt.errors import SandboxError
 
 pytestmark = pytest.mark.skipif(sys.platform != "linux", reason="the layers exist on Linux only")

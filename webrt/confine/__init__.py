@@ -51,7 +51,7 @@ def lock(limits: Limits) -> list[Layer]:
     from webrt.confine import rlimits  # noqa: F401 - before files are out of reach
 
     if sys.platform == "linux":
-        from webrt.confine import landlock, process, seccomp  # noqa: F401
+        from webrt.confine import landlock, privileges, seccomp  # noqa: F401
     return [_layer(name, action, limits) for name, action in _LAYERS]
 
 
@@ -80,16 +80,16 @@ def _rlimits(limits: Limits) -> str:
     return rlimits.apply(limits)
 
 
-def _linux(module: str) -> Callable[[Limits], str]:
+def _linux(name: str) -> Callable[[Limits], str]:
     def apply(limits: Limits) -> str:
         if sys.platform != "linux":
-            raise Missing(f"{sys.platform} has no such thing")
-        from webrt.confine import landlock, process, seccomp
+            raise Missing(f"only Linux has it, this is {sys.platform}")
+        from webrt.confine import landlock, privileges, seccomp
 
         return {
-            "privileges": process.drop_privileges, "tracing": process.not_dumpable, "landlock": landlock.restrict,
+            "privileges": privileges.drop, "tracing": privileges.not_dumpable, "landlock": landlock.restrict,
             "seccomp": seccomp.install,
-        }[module]()  # fmt: skip
+        }[name]()  # fmt: skip
 
     return apply
 

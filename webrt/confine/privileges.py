@@ -16,7 +16,7 @@ class _CapHeader(ctypes.Structure):
     _fields_ = (("version", ctypes.c_uint32), ("pid", ctypes.c_int))
 
 
-def drop_privileges() -> str:
+def drop() -> str:
     """No new privileges by exec, and no capability even for root; the process ends with its parent."""
     prctl(_PR_SET_PDEATHSIG, signal.SIGKILL)
     prctl(_PR_SET_NO_NEW_PRIVS, 1)

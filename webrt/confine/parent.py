@@ -11,6 +11,7 @@ import threading
 from collections import deque
 from collections.abc import Sequence
 from types import TracebackType
+from typing import IO
 
 from webrt.confine import Limits, frames
 from webrt.errors import SandboxError
@@ -45,12 +46,15 @@ class Worker:
         except OSError as e:
             raise SandboxError(f"the worker process cannot be started: {e.strerror or e}") from e
         self._clock = threading.Timer(limits.seconds, self._out_of_time)
-        self._clock.daemon = True
-        self._clock.start()
-        self._listener = threading.Thread(target=self._listen, daemon=True)
-        self._listener.start()
-        settings = {**limits.to_json(), "prepare": prepare}
-        self.send("limits", json.dumps(settings).encode())
+        self._listener = threading.Thread(target=self._listen)
+        self._clock.daemon = self._listener.daemon = True
+        try:
+            self._clock.start()
+            self._listener.start()
+            self.send("limits", json.dumps({**limits.to_json(), "prepare": prepare}).encode())
+        except BaseException:
+            self.close()
+            raise
 
     def __enter__(self) -> Worker:
         return self
@@ -60,17 +64,15 @@ class Worker:
 
     def send(self, tag: str, payload: bytes | bytearray | memoryview) -> None:
         """Sends one message."""
-        assert self.process.stdin is not None
         try:
-            frames.send(self.process.stdin.fileno(), tag, [payload])
+            frames.send(_pipe(self.process.stdin).fileno(), tag, [payload])
         except OSError as e:
             raise self._death() from e
 
     def receive(self) -> tuple[str, bytearray]:
         """The next message; all of them together have to fit the limit on output."""
-        assert self.process.stdout is not None
         try:
-            tag, payload = frames.receive(self.process.stdout.fileno(), self.room)
+            tag, payload = frames.receive(_pipe(self.process.stdout).fileno(), self.room)
         except frames.TooLong as e:
             raise SandboxError(f"too much output: {e}") from e
         except frames.FrameError as e:
@@ -112,8 +114,8 @@ class Worker:
 
     def _listen(self) -> None:
         """Takes what the worker writes to its standard error, and keeps the end of it."""
-        assert self.process.stderr is not None
-        while piece := self.process.stderr.read(100):
+        stream = _pipe(self.process.stderr)
+        while piece := stream.read(100):
             self.last_words.append(piece)
 
     def _death(self) -> SandboxError:
@@ -141,6 +143,12 @@ class Worker:
         }
         name = names.get(-code, f"signal {-code}")
         return f"the worker was killed by {name}: {reasons.get(name, 'it crashed')}"
+
+
+def _pipe(stream: IO[bytes] | None) -> IO[bytes]:
+    if stream is None:
+        raise SandboxError("the worker has no pipe")
+    return stream
 
 
 def _environment() -> dict[str, str]:
