@@ -26,8 +26,8 @@ _VERSIONS: Mapping[int, str] = {
     9: "Shrink",
     10: "ConvInteger MatMulInteger QLinearConv Upsample",
     11: "DynamicQuantizeLinear Scatter",
-    13: "Abs ArgMax ArgMin Ceil Clip Concat Erf Exp Expand Floor Gather GatherElements GatherND Gemm Greater Hardmax LRN "
-    "Less Log LogSoftmax MatMul Max Mean MeanVarianceNormalization Min Neg Reciprocal ReduceSum Sigmoid Sign Slice "
+    13: "Abs ArgMax ArgMin Ceil Clip Concat Erf Exp Expand Floor Gather GatherElements GatherND Gemm Greater Hardmax "
+    "LRN Less Log LogSoftmax MatMul Max Mean MeanVarianceNormalization Min Neg Reciprocal ReduceSum Sigmoid Sign Slice "
     "Softmax Sqrt Sum Tanh Tile",
     14: "Add CumSum Div Mul Relu Sub Trilu",
     15: "BatchNormalization Pow",

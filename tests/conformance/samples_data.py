@@ -11,11 +11,12 @@ import numpy as np
 Array = np.ndarray[Any, Any]
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, eq=False)
 class Sample:
     """A node of `op` that is valid from opset `since` to `until` (None: to the newest).
 
-    `constants` are inputs that are initializers. `symbolic`: whether free sizes leave it on the device. `lacks`: why
+    `constants` are inputs that are initializers. `symbolic`: whether free sizes leave it on the device, or which
+    inputs may have them. `lacks`: why
     onnxruntime does not run this form."""
 
     op: str
@@ -26,7 +27,7 @@ class Sample:
     outputs: int | tuple[bool, ...] = 1
     constants: tuple[int, ...] = ()
     domain: str = ""
-    symbolic: bool = True
+    symbolic: bool | tuple[int, ...] = True
     lacks: str = ""
 
     def __str__(self) -> str:
@@ -37,7 +38,7 @@ class Sample:
 
 def s(
     op: str, *inputs: Array | None, since: int = 7, until: int | None = None, outputs: int | tuple[bool, ...] = 1,
-    const: Iterable[int] = (), domain: str = "", symbolic: bool = True,
+    const: Iterable[int] = (), domain: str = "", symbolic: bool | tuple[int, ...] = True,
     lacks: str = "", **attrs: Any,
 ) -> Sample:  # fmt: skip
     """A sample; the attributes are keywords."""

@@ -44,13 +44,18 @@ REDUCE = "L1 L2 LogSum LogSumExp Max Mean Min Prod SumSquare"
 
 def samples() -> Iterator[Sample]:
     """Every sample of the file."""
+    yield from elementwise()
+    yield from _reductions()
+    yield from _normalizations()
+    yield from _contrib()
+
+
+def elementwise() -> Iterator[Sample]:
+    """Samples whose operands may all have one shape, whichever."""
     yield from _unary()
     yield from _binary()
     yield from _integers()
     yield from _casts()
-    yield from _reductions()
-    yield from _normalizations()
-    yield from _contrib()
 
 
 def _table(table: dict[int, str]) -> Iterator[tuple[int, str]]:

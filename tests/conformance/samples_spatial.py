@@ -22,13 +22,22 @@ def samples() -> Iterator[Sample]:
 
 
 def _convolutions() -> Iterator[Sample]:
-    yield s("Conv", X, real(5, 4, 3, 3), real(5), pads=[1, 0, 1, 2], strides=[2, 1])
-    yield s("Conv", X, real(4, 1, 3, 3), group=4, dilations=[2, 1])
-    yield s("Conv", SIGNAL, real(6, 2, 3), group=2, auto_pad="SAME_UPPER", const=[1])
-    yield s("Conv", VOLUME, real(3, 4, 2, 2, 2), real(3))
-    yield s("ConvTranspose", X, real(4, 5, 3, 3), real(5), pads=[1, 0, 1, 1], strides=[2, 1], output_padding=[1, 0])
-    yield s("ConvTranspose", SIGNAL, real(4, 3, 3), group=2, dilations=[2])
-    yield s("ConvTranspose", VOLUME, real(4, 2, 2, 2, 2))
+    yield s("Conv", X, real(5, 4, 3, 3), real(5), pads=[1, 0, 1, 2], strides=[2, 1], symbolic=(0,))
+    yield s("Conv", X, real(4, 1, 3, 3), group=4, dilations=[2, 1], symbolic=(0,))
+    yield s("Conv", SIGNAL, real(6, 2, 3), group=2, auto_pad="SAME_UPPER", const=[1], symbolic=(0,))
+    yield s("Conv", VOLUME, real(3, 4, 2, 2, 2), real(3), symbolic=(0,))
+    yield s(
+        "ConvTranspose",
+        X,
+        real(4, 5, 3, 3),
+        real(5),
+        pads=[1, 0, 1, 1],
+        strides=[2, 1],
+        output_padding=[1, 0],
+        symbolic=(0,),
+    )
+    yield s("ConvTranspose", SIGNAL, real(4, 3, 3), group=2, dilations=[2], symbolic=(0,))
+    yield s("ConvTranspose", VOLUME, real(4, 2, 2, 2, 2), symbolic=(0,))
     yield s("Col2Im", real(1, 8, 6), i64(3, 4), i64(2, 2), since=18, const=[1, 2])
 
 

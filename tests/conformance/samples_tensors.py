@@ -74,16 +74,24 @@ def _lookups() -> Iterator[Sample]:
     yield s("Gather", X, WHERE, since=11, axis=1)
     yield s("Gather", X, np.abs(WHERE), axis=2)
     yield s("GatherElements", X[0], WHERE, since=11, axis=0)
-    yield s("GatherND", X, i64(0, 1, 1, 3).reshape(2, 2), since=11)
-    yield s("GatherND", X, i64(1, 3).reshape(2, 1), since=12, batch_dims=1)
+    yield s("GatherND", X, i64(0, 1, 1, 3).reshape(2, 2), since=11, symbolic=(0,))
+    yield s("GatherND", X, i64(1, 3).reshape(2, 1), since=12, batch_dims=1, symbolic=(0,))
     yield s("Scatter", X[0], np.abs(WHERE), X[1, :1, :3], since=9, until=10, axis=0)
     yield s("ScatterElements", X[0], WHERE, X[1, :1, :3], since=11, axis=0)
-    yield s("ScatterND", X, i64(1, 0).reshape(2, 1), real(2, 4, 6, seed=1), since=11)
+    yield s("ScatterND", X, i64(1, 0).reshape(2, 1), real(2, 4, 6, seed=1), since=11, symbolic=(0,))
     for since, reductions in ((16, "add mul"), (18, "min max")):
         for reduction in reductions.split():
             repeated = i64(1, 1, 1, 0, 2, 2).reshape(2, 3)
             yield s("ScatterElements", X[0], repeated, positive(2, 3), since=since, reduction=reduction)
-            yield s("ScatterND", X[0], i64(1, 1, 3).reshape(3, 1), real(3, 6), since=since, reduction=reduction)
+            yield s(
+                "ScatterND",
+                X[0],
+                i64(1, 1, 3).reshape(3, 1),
+                real(3, 6),
+                since=since,
+                reduction=reduction,
+                symbolic=(0,),
+            )
     yield s("OneHot", integers(2, 3, low=-3, high=4, dtype=np.int64), i64(3), f32(-1, 2), since=9, const=[1], axis=1)
 
 
@@ -137,7 +145,7 @@ def _quantized() -> Iterator[Sample]:
     yield s("MatMulInteger", a, b, zero, zero, since=10)
     yield s("QLinearMatMul", a, scale, zero, b, scale, zero, scalar(64), zero, since=10)
     image, weights = integers(1, 3, 6, 5, **u8), integers(4, 3, 3, 3, **u8)
-    yield s("ConvInteger", image, weights, zero, since=10, pads=[1, 1, 1, 1])
+    yield s("ConvInteger", image, weights, zero, since=10, pads=[1, 1, 1, 1], symbolic=(0,))
     yield s("QLinearConv", image, scale, zero, weights, scale, zero, scalar(128), zero, integers(4), since=10,
             const=range(1, 9), strides=[2, 1])  # fmt: skip
     packed = integers(9, 2, 16, **u8)

@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from webrt import dims as D
 from webrt import dtypes as T
 from webrt.dims import Dim
-from webrt.errors import UnsupportedOp
+from webrt.errors import ShapeError, UnsupportedOp
 from webrt.ir import Node, Value
 from webrt.lowering import Builder, Info, op, require
 from webrt.ops.product import Product, product, transposed
@@ -58,6 +58,7 @@ def _shape(n: Node) -> list[Info]:
 def group_query_attention(n: Node, b: Builder) -> None:
     _supported(n)
     s = _sizes(n)
+    _check(n, b, s)
     before = b.temp(T.I32, (s.batch,))
     b.map(
         before, "return select(load_lengths(i) + 1 - i32(p.steps), 0, p.steps == p.total);",
@@ -83,6 +84,24 @@ def _supported(n: Node) -> None:
         raise UnsupportedOp("GroupQueryAttention with a sink, a quantised cache, norms or its logits as output")
     if n.attr("sliding_window_cache", 0):
         raise UnsupportedOp("GroupQueryAttention with a cache that slides")
+
+
+def _check(n: Node, b: Builder, s: Sizes) -> None:
+    """The sizes of the inputs must agree with each other and with the numbers of heads."""
+    if s.groups < 1 or s.heads % s.groups:
+        raise ShapeError(f"GroupQueryAttention with {s.heads} heads of queries for {s.groups} of keys")
+    b.check(D.minimum(s.head, 1), "GroupQueryAttention with a head size of 0")
+    wanted: list[tuple[int, tuple[Dim, ...]]] = []
+    if n.has(1):
+        wanted = [(0, (s.batch, s.steps, D.mul(s.heads, s.head)))]
+        wanted += [(k, (s.batch, s.steps, D.mul(s.groups, s.head))) for k in (1, 2)]
+    wanted += [(k, (s.batch, s.groups, n.input(3).known_shape[2], s.head)) for k in (3, 4) if n.has(k)]
+    for k, shape in wanted:
+        given = n.input(k).known_shape
+        if len(given) != len(shape):
+            raise ShapeError(f"GroupQueryAttention's input {k} has rank {len(given)}, expected {len(shape)}")
+        for x, want in zip(given, shape):
+            b.check(D.eq(x, want), f"GroupQueryAttention's input {k} has shape {list(given)}, expected {list(shape)}")
 
 
 def _inputs(n: Node, b: Builder, s: Sizes) -> tuple[Value, Value, Value]:
