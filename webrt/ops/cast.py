@@ -1,9 +1,10 @@
-"""Cast and CastLike among all types that devices hold, with C's conversions as x86 does them."""
+"""Cast and CastLike among all types that devices hold, with C's conversions as x86 does them; BitCast."""
 
 from __future__ import annotations
 
 from webrt import dtypes as T
 from webrt.dtypes import DType
+from webrt.errors import InvalidModel
 from webrt.ir import Node, Value, dtype_of
 from webrt.lowering import Builder, Formula, Info, op
 from webrt.ops.elementwise import kind, launch
@@ -41,6 +42,14 @@ def cast(n: Node, b: Builder) -> None:
 @op("CastLike", since=15, shape=_like_shape)
 def cast_like(n: Node, b: Builder) -> None:
     convert(b, n.output(), n.input(0))
+
+
+@op("BitCast", since=26, shape=_cast_shape)
+def bit_cast(n: Node, b: Builder) -> None:
+    source, target = element_type(n.input(0)), element_type(n.output())
+    if source.bits != target.bits:
+        raise InvalidModel(f"the bits of {source} cannot be read as {target}: their widths differ")
+    b.alias(n.output(), n.input(0))
 
 
 def convert(b: Builder, out: Value, x: Value) -> None:

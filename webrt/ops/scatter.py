@@ -49,9 +49,9 @@ def _few(n: Node, count: Dim) -> bool:
     return n.attr("reduction", "none") != "none" or (isinstance(count, int) and count <= FEW)
 
 
-def _by_owner(b: Builder, n: Node, slots: Dim, count: Dim, inner: Dim, slot: str, params: Params) -> None:
-    """`slot` is the body of `fn slot(i: u32) -> u32`, the element of `inner` numbers that update i replaces."""
-    x, indices, updates, out = n.input(0), n.input(1), n.input(2), n.output()
+def owners(b: Builder, indices: Value, slots: Dim, count: Dim, slot: str, params: Params) -> Value:
+    """uint32 [slots]: 1 + the last of `count` updates that name a slot, 0 where none does. `slot` is the body of
+    `fn slot(i: u32) -> u32`, the slot of update i or OUTSIDE; it reads `indices` as indices.index_fns does."""
     owner = b.temp(T.U32, (slots,))
     b.map(owner, "return 0u;", name="fill")
     fns = [*index_fns("indices", indices), f"fn slot(i: u32) -> u32 {{\n{slot}\n}}"]
@@ -59,6 +59,13 @@ def _by_owner(b: Builder, n: Node, slots: Dim, count: Dim, inner: Dim, slot: str
         Variant("scatter_owner", grid(count), fns=fns), reads={"indices": indices}, writes={},
         atomics={"owner": owner}, params={"n": count, **params}, name="scatter_owner",
     )  # fmt: skip
+    return owner
+
+
+def _by_owner(b: Builder, n: Node, slots: Dim, count: Dim, inner: Dim, slot: str, params: Params) -> None:
+    """Each update replaces an element of `inner` numbers."""
+    x, updates, out = n.input(0), n.input(2), n.output()
+    owner = owners(b, n.input(1), slots, count, slot, params)
     k = unit(bits_of(x), (inner,))
     kind, vec = unit_type(bits_of(x) * k)
     names = ("x", "updates", "out")
