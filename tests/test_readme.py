@@ -57,7 +57,9 @@ def run(command: list[str], folder: Path) -> str:
     return done.stdout
 
 
-@pytest.mark.parametrize("document", ["README.md", "docs/adding-an-operator.md", "docs/architecture.md"])
+@pytest.mark.parametrize(
+    "document", ["README.md", "docs/adding-an-operator.md", "docs/architecture.md", "docs/security.md"]
+)
 def test_python_blocks(document: str, folder: Path) -> None:
     found = blocks((ROOT / document).read_text(encoding="utf-8"), "python")
     if not found:

@@ -24,6 +24,7 @@ ENVIRONMENT = {
 }  # fmt: skip
 _LAST_WORDS = 4000
 _PATIENCE = 1.0
+_PIPE = 1 << 20
 
 
 class Worker:
@@ -41,7 +42,7 @@ class Worker:
         try:
             self.process = subprocess.Popen(
                 list(command), stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.PIPE, bufsize=0,
-                env=_environment(), cwd=os.path.abspath(os.sep), close_fds=True, start_new_session=True,
+                env=_environment(), cwd=os.path.abspath(os.sep), close_fds=True, start_new_session=True, pipesize=_PIPE,
             )  # fmt: skip
         except OSError as e:
             raise SandboxError(f"the worker process cannot be started: {e.strerror or e}") from e
