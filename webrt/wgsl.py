@@ -166,6 +166,8 @@ def _declaration(b: Bind, index: int) -> str:
 def _libs(b: Bind) -> tuple[str, ...]:
     if b.dtype in (T.F16, T.BF16):
         return ("half",)
+    if b.dtype in T.SMALL_FLOATS:
+        return ("float8",)
     return ("int64",) if b.dtype in T.INTS64 else ()
 
 
@@ -191,8 +193,10 @@ def _load(b: Bind) -> str:
     shift, mask = (2, 3) if d.bits == 8 else (1, 1)
     word, at = f"{n}[i >> {shift}u]", f"(i & {mask}u) * {d.bits}u"
     if d.wgsl == "i32":
-        return f"extractBits(bitcast<i32>({word}), {at}, {d.bits}u)"
-    raw = f"extractBits({word}, {at}, {d.bits}u)"
+        return f"extractBits(bitcast<i32>({word}), {at}, {d.width}u)"
+    raw = f"extractBits({word}, {at}, {d.width}u)"
+    if d in T.SMALL_FLOATS:
+        return f"f32_from_{d.name}({raw})"
     if d == T.BOOL:
         return f"{raw} != 0u"
     if d == T.F16:
@@ -207,7 +211,9 @@ def _bits(d: DType, v: str) -> str:
         return f"f16_bits({v})"
     if d == T.BF16:
         return f"bf16_bits({v})"
-    return f"(bitcast<u32>({v}) & {(1 << d.bits) - 1}u)"
+    if d in T.SMALL_FLOATS:
+        return f"{d.name}_bits({v})"
+    return f"(bitcast<u32>({v}) & {(1 << d.width) - 1}u)"
 
 
 def _literal(v: int | float | bool) -> str:

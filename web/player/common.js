@@ -25,18 +25,24 @@ export class NoAdapter extends DeviceError {}
 export class DeviceLost extends DeviceError {}
 export class OutOfMemory extends DeviceError {}
 
-/** Element types: bits, the JavaScript array (null: never in an array of numbers), whether devices hold them. */
+/** Element types: bits in a buffer, the JavaScript array (null: never in an array of numbers), whether devices hold them. */
 export const DTYPES = new Map(Object.entries({
   float32: [32, Float32Array, true], uint8: [8, Uint8Array, true], int8: [8, Int8Array, true],
   uint16: [16, Uint16Array, true], int16: [16, Int16Array, true], int32: [32, Int32Array, true],
   int64: [64, BigInt64Array, true], string: [0, Array, false], bool: [8, Uint8Array, true],
   float16: [16, Uint16Array, true], float64: [64, Float64Array, false], uint32: [32, Uint32Array, true],
   uint64: [64, BigUint64Array, true], bfloat16: [16, Uint16Array, true],
-  complex64: [64, null, false], complex128: [128, null, false], float8e4m3fn: [8, null, false],
-  float8e4m3fnuz: [8, null, false], float8e5m2: [8, null, false], float8e5m2fnuz: [8, null, false],
-  uint4: [4, null, false], int4: [4, null, false], float4e2m1: [4, null, false], float8e8m0: [8, null, false],
-  uint2: [2, null, false], int2: [2, null, false],
+  complex64: [64, null, false], complex128: [128, null, false], float8e4m3fn: [8, Uint8Array, true],
+  float8e4m3fnuz: [8, Uint8Array, true], float8e5m2: [8, Uint8Array, true], float8e5m2fnuz: [8, Uint8Array, true],
+  uint4: [8, Uint8Array, true], int4: [8, Uint8Array, true], float4e2m1: [8, Uint8Array, true],
+  float8e8m0: [8, Uint8Array, true], uint2: [8, Uint8Array, true], int2: [8, Uint8Array, true],
 }).map(([name, [bits, array, onDevice]]) => [name, { bits, array, onDevice }]));
+
+/** Types whose arrays hold the elements' bits; those of 2 and 4 bits in the low bits of a byte each. */
+export const AS_BITS = new Set([
+  "float16", "bfloat16", "float8e4m3fn", "float8e4m3fnuz", "float8e5m2", "float8e5m2fnuz", "uint4", "int4", "float4e2m1",
+  "float8e8m0", "uint2", "int2",
+]);
 
 export const product = (dims) => dims.reduce((a, b) => a * b, 1);
 /** Bytes of a tensor, without padding. */

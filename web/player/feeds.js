@@ -1,6 +1,6 @@
 /** What a caller gives to a run and gets back: the twin of webrt/runtime/feeds.py and tensor.py. */
 
-import { DTYPES, InputError, UnsupportedType, listed, nbytesOf, product } from "./common.js";
+import { AS_BITS, DTYPES, InputError, UnsupportedType, listed, nbytesOf, product } from "./common.js";
 import { declared } from "./dims.js";
 
 const tag = (x) => Object.prototype.toString.call(x).slice(8, -1);
@@ -89,7 +89,7 @@ function ofList(list, dtype, array, refuse) {
     if (bad >= 0) throw wrong(bad);
     return array.from(list, BigInt);
   }
-  if (dtype === "float16" || dtype === "bfloat16") throw refuse("its bits are expected, as a Uint16Array");
+  if (AS_BITS.has(dtype)) throw refuse(`its bits are expected, as a ${array.name}`);
   const floats = array === Float32Array || array === Float64Array;
   const limit = dtype === "bool" ? (x) => x === true || x === false || x === 0 || x === 1 : (x) => array.of(x)[0] === x;
   const bad = list.findIndex((x) => (floats ? typeof x !== "number" : !limit(x)));

@@ -12,6 +12,7 @@ from typing import Any
 import onnx
 
 from webrt import dims as D
+from webrt import dtypes as T
 from webrt.compiler import emit, export, frontend, fuse, lower, memory, normalize, partition
 from webrt.compiler.infer import infer, may_be_structural
 from webrt.compiler.options import CompileOptions
@@ -20,23 +21,6 @@ from webrt.errors import InputError, NotConstant, PlacementError
 from webrt.ir import Graph, Value
 from webrt.plan import Plan
 
-_PLAN_TYPES = frozenset(
-    [
-        "float32",
-        "float16",
-        "bfloat16",
-        "float64",
-        "bool",
-        "int8",
-        "uint8",
-        "int16",
-        "uint16",
-        "int32",
-        "uint32",
-        "int64",
-        "uint64",
-    ]
-)
 logger = logging.getLogger("webrt")
 
 
@@ -153,13 +137,13 @@ def _fix_dims(graph: Graph, sizes: Mapping[str, int]) -> None:
 
 
 def _split_constants(graph: Graph) -> None:
-    """Constants that a plan cannot carry (strings, 4-bit types) become Constant nodes for the host."""
+    """Constants that a plan cannot carry (strings, complex numbers) become Constant nodes for the host."""
     made: list[Value] = []
     for value in graph.values():
         if (
             value.const is not None
             and value.dtype is not None
-            and value.dtype.name not in _PLAN_TYPES
+            and not (value.dtype.on_device or value.dtype == T.F64)
             and value not in graph.inputs
         ):
             made.append(value)

@@ -144,7 +144,7 @@ class _Emitter:
 
 
 def constant_node(value: Value) -> Node:
-    """A Constant node that makes a value whose bytes a plan does not carry (strings, 4-bit and 8-bit floats)."""
+    """A Constant node that makes a value whose bytes a plan does not carry (strings, complex numbers)."""
     attribute = onnx.helper.make_attribute("value", tensor_of(value))
     return Node("Constant", "", value.name, [], [value], 13, {"value": attribute})
 

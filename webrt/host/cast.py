@@ -26,11 +26,25 @@ def cast(x: Array, to: int, saturate: bool = True, round_mode: str = "up") -> Ar
     if to in _FLOAT8 and saturate:
         return np.asarray(onnx.numpy_helper.saturate_cast(x, dtype))
     if to == TensorProto.FLOAT8E8M0:
-        scaled = onnx.numpy_helper.to_float8e8m0(x.astype(np.float32), saturate, round_mode)
-        return np.asarray(scaled).astype(dtype)
+        return _power(x.astype(np.float32), saturate, round_mode).view(dtype)
     if is_narrow(x.dtype) and dtype.kind in "iu" and dtype.itemsize == 8:
         x = x.astype(np.float32)
     return x.astype(dtype)
+
+
+def _power(x: Array, saturate: bool, round_mode: str) -> Array:
+    """The bits of |x| as float8e8m0, a power of two in 2^-127 … 2^127; what lies beyond saturates or is NaN (255).
+
+    By the tables of ONNX's Cast, from which onnx.numpy_helper.to_float8e8m0 deviates for 0, infinity and 2^-127."""
+    if round_mode not in ("up", "down", "nearest"):
+        raise InvalidModel(f"round_mode is {round_mode!r}; ONNX has up, down and nearest")
+    a = np.abs(x)
+    fraction, exponent = np.frexp(np.where(np.isfinite(a), a, 1.0))  # 0.5 ≤ fraction < 1, so 0.75 is the middle
+    least = {"up": np.float32(0.5), "down": np.float32(1), "nearest": np.float32(np.nextafter(np.float32(0.75), 0))}
+    power = exponent - 1 + (fraction > least[round_mode])
+    low, high = a < np.float32(2.0**-127), a > np.float32(2.0**127)
+    power = np.where(high, 127 if saturate else 128, np.where(low, -127 if saturate else 128, power))
+    return np.where(np.isnan(a), 255, power + 127).astype(np.uint8)
 
 
 def _to_string(x: Array) -> Array:

@@ -67,6 +67,7 @@ class PreparedNode:
         Raises a WebrtError that names the node, the operator and the inputs.
         """
         try:
+            _check_readable(inputs)
             if self._same:
                 self._check_types(inputs)
             with np.errstate(all="ignore"):
@@ -108,6 +109,14 @@ class PreparedNode:
             if isinstance(error, kind):
                 return target(f"{text.rstrip('.')}: {advice}", **self._where(inputs))
         return InvalidModel(f"{type(error).__name__}: {text}; check the node", **self._where(inputs))
+
+
+def _check_readable(inputs: Sequence[HostValue]) -> None:
+    """Raises UnsupportedType for bits of a type that numpy has from ml_dtypes only where that is a stand-in: numpy
+    would take the bits for numbers."""
+    for v in inputs:
+        if isinstance(v, np.ndarray) and v.dtype.names:
+            raise UnsupportedType(f"the element type {v.dtype.names[0]} needs the package ml_dtypes, which is not here")
 
 
 def _opset(opsets: Opsets, domain: str) -> int:

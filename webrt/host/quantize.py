@@ -9,7 +9,7 @@ from webrt.errors import ShapeError, UnsupportedType
 from webrt.host.cast import cast
 from webrt.host.reduce import normal_axis
 from webrt.host.registry import Call, op
-from webrt.host.values import Array, is_float, is_narrow, np_dtype, wide
+from webrt.host.values import Array, is_float, np_dtype, wide
 
 _RANGES: dict[int, tuple[int, int]] = {
     TensorProto.UINT8: (0, 255), TensorProto.INT8: (-128, 127), TensorProto.UINT16: (0, 65535),
@@ -47,7 +47,7 @@ def quantize_linear(call: Call, x: Array, scale: Array, zero: Array | None = Non
         rounded = np.rint(wide(steps)).astype(np.float64 if to == TensorProto.INT32 else np.float32)
         moved = rounded + offset.astype(rounded.dtype) if offset is not None else rounded
         return np.asarray(np.clip(moved, low, high)).astype(np.int32).astype(np_dtype(to))
-    if offset is not None and to not in _float8():
+    if offset is not None:
         steps = np.asarray(wide(steps) + wide(offset))
     return cast(steps, to, bool(call.get("saturate", 1)))
 
@@ -74,12 +74,6 @@ def _divide(call: Call, x: Array, scale: Array) -> Array:
     return np.asarray(x / scale) if x.dtype == scale.dtype else np.asarray(wide(x) / wide(scale))
 
 
-def _float8() -> frozenset[int]:
-    return frozenset(
-        {TensorProto.FLOAT8E4M3FN, TensorProto.FLOAT8E4M3FNUZ, TensorProto.FLOAT8E5M2, TensorProto.FLOAT8E5M2FNUZ}
-    )
-
-
 @op("DequantizeLinear")
 def dequantize_linear(call: Call, x: Array, scale: Array, zero: Array | None = None) -> Array:
     """(x - zero point) * scale, in the type of the scale or of `output_dtype`."""
@@ -87,8 +81,10 @@ def dequantize_linear(call: Call, x: Array, scale: Array, zero: Array | None = N
     to = int(call.get("output_dtype", 0) or 0)
     dtype = np_dtype(to) if to else scale.dtype
     factor = wide(spread(scale, x, axis, block))
-    if zero is None or (is_narrow(x.dtype) or is_float(x.dtype)):
+    if zero is None:
         values = x.astype(np.float32)
+    elif is_float(x.dtype):
+        values = x.astype(np.float32) - spread(zero, x, axis, block).astype(np.float32)
     else:
         offset = spread(zero, x, axis, block).astype(np.int64)
         values = (x.astype(np.int64) - offset).astype(np.float32)

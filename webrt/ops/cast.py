@@ -1,4 +1,7 @@
-"""Cast and CastLike among all types that devices hold, with C's conversions as x86 does them; BitCast."""
+"""Cast and CastLike among all types that devices hold, with C's conversions as x86 does them; BitCast.
+
+To floats of 8 bits by the tables of ONNX's Cast: what is too large saturates, or becomes infinity or NaN.
+"""
 
 from __future__ import annotations
 
@@ -9,6 +12,10 @@ from webrt.ir import Node, Value, dtype_of
 from webrt.lowering import Builder, Formula, Info, op
 from webrt.ops.elementwise import kind, launch
 from webrt.ops.view import element_type
+
+ROUND_MODES = ("up", "down", "nearest")
+"""In the order of `f8_power` of lib/float8."""
+LARGEST = {T.F8E4M3FN: 448.0, T.F8E4M3FNUZ: 240.0, T.F8E5M2: 57344.0, T.F8E5M2FNUZ: 57344.0}
 
 # (from, to) class of arithmetic → expression over x. Narrow integers wrap in the store.
 _CONVERT: dict[tuple[str, str], str] = {
@@ -36,23 +43,23 @@ def _like_shape(n: Node) -> list[Info]:
 
 @op("Cast", since=6, shape=_cast_shape)
 def cast(n: Node, b: Builder) -> None:
-    convert(b, n.output(), n.input(0))
+    convert(b, n.output(), n.input(0), bool(n.attr("saturate", 1)), str(n.attr("round_mode", "up")))
 
 
 @op("CastLike", since=15, shape=_like_shape)
 def cast_like(n: Node, b: Builder) -> None:
-    convert(b, n.output(), n.input(0))
+    convert(b, n.output(), n.input(0), bool(n.attr("saturate", 1)), str(n.attr("round_mode", "up")))
 
 
 @op("BitCast", since=26, shape=_cast_shape)
 def bit_cast(n: Node, b: Builder) -> None:
     source, target = element_type(n.input(0)), element_type(n.output())
-    if source.bits != target.bits:
+    if source.width != target.width:
         raise InvalidModel(f"the bits of {source} cannot be read as {target}: their widths differ")
     b.alias(n.output(), n.input(0))
 
 
-def convert(b: Builder, out: Value, x: Value) -> None:
+def convert(b: Builder, out: Value, x: Value, saturate: bool = True, round_mode: str = "up") -> None:
     """out = x in out's type. Raises UnsupportedType for types that devices do not hold."""
     source, target = element_type(x), element_type(out)
     if source == target:
@@ -60,13 +67,24 @@ def convert(b: Builder, out: Value, x: Value) -> None:
         return
     text = conversion(source, target)
     use = ("int64", "convert") if "f32_" in text or "_f32" in text else ("int64",) if "i64_" in text else ()
-    launch(b, out, {"x": x}, Formula(f"return {text};", use), "cast")
+    launch(b, out, {"x": x}, Formula(f"return {saturated(text, target, saturate, round_mode)};", use), "cast")
+
+
+def saturated(text: str, target: DType, saturate: bool, round_mode: str = "up") -> str:
+    """WGSL for an f32 that is about to be stored as `target` (needs lib/float8, which such a binding brings).
+
+    Raises InvalidModel for a rounding mode that ONNX does not have."""
+    if target == T.F8E8M0:
+        if round_mode not in ROUND_MODES:
+            raise InvalidModel(f"round_mode is {round_mode!r}; ONNX has {', '.join(ROUND_MODES)}")
+        return f"f8_power({text}, {ROUND_MODES.index(round_mode)}u, {'true' if saturate else 'false'})"
+    return f"f8_saturate({text}, {LARGEST[target]})" if saturate and target in LARGEST else text
 
 
 def conversion(source: DType, target: DType) -> str:
     """WGSL that turns `x` of one type into another (needs lib/int64 and lib/convert)."""
-    if source in T.FLOATS and target == T.U32:
+    if kind(source) == "f" and target == T.U32:
         return "i64_from_f32(x).x"
-    if source == T.U32 and target in T.FLOATS:
+    if source == T.U32 and kind(target) == "f":
         return "f32_from_u32(x)"
     return _CONVERT.get((kind(source), kind(target)), "x")

@@ -112,7 +112,7 @@ def _moved(out: Value, reads: Mapping[str, Value], layout: Layout) -> list[Value
 def scalar_words(name: str, v: Value) -> dict[str, Dim | float]:
     """The parameters that stand for an operand of one known element; empty where it has to be read."""
     dtype = element_type(v)
-    if v.static_shape is None or v.elements != 1 or dtype == T.BF16:
+    if v.static_shape is None or v.elements != 1 or dtype == T.BF16 or dtype in T.SMALL:
         return {}
     value: Dim | float
     if v.const is not None:

@@ -1,7 +1,8 @@
 """QuantizeLinear, DequantizeLinear and DynamicQuantizeLinear: per tensor, per axis and blocked.
 
 y = saturate(round_half_even(x / scale) + zero_point); the quotient is rounded to the type that the operator names (its
-`precision`, else the scale's). NaN gives the smallest value, as numpy's casts do. Source: the ONNX operator texts.
+`precision`, else the scale's). NaN gives the smallest value, as numpy's casts do. Floats of 4 and 8 bits are rounded
+to the type and not to integers, and saturate as Cast does. Source: the ONNX operator texts.
 """
 
 from __future__ import annotations
@@ -10,18 +11,22 @@ import math
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 
+import numpy as np
+
 from webrt import dims as D
 from webrt import dtypes as T
 from webrt.dims import Dim
 from webrt.dtypes import DType
-from webrt.errors import NotConstant
 from webrt.ir import Node, Value, dtype_of
 from webrt.lowering import Builder, Info, normalize_axis, op, require
+from webrt.ops.cast import saturated
+from webrt.ops.elementwise import kind
 from webrt.ops.reduce import extreme
 from webrt.ops.rows import Rows, fold_rows
+from webrt.ops.view import element_type
 
 MS = "com.microsoft"
-_QUANTIZED = (T.I8, T.U8, T.I16, T.U16)
+_QUANTIZED = (T.I8, T.U8, T.I16, T.U16, *T.SMALL_INTS, *T.FLOATS8, T.F4E2M1)
 
 _ROUNDED = {
     T.F16: ("unpack2x16float(f16_bits({})).x", ("half",)),
@@ -32,7 +37,7 @@ _ROUNDED = {
 
 @dataclass
 class _Source:
-    """What a kernel reads and how: the pieces of its text for scale and zero point."""
+    """What a kernel reads and how: the pieces of its text for scale and zero point ("" where there is none)."""
 
     scale: str
     zero: str
@@ -44,24 +49,32 @@ class _Source:
 def _source(n: Node) -> _Source:
     """Scalars that are constants go into the params, all else into buffers read at `at(i)`."""
     scale, zero = n.input(1), n.input(2) if n.has(2) else None
-    require([scale], *T.FLOATS, T.I32)
-    require([zero], *T.INTS32)
-    out = _Source("", "0")
-    if scale.static_shape is not None and math.prod(scale.static_shape) == 1:
-        try:
-            out.params["scale"] = float(n.const(1).astype("float32").flat[0])
-            out.params["zero"] = int(n.const(2).flat[0]) if zero is not None else 0
-            out.scale, out.zero = "bitcast<f32>(p.scale)", "i32(p.zero)"
-            return out
-        except NotConstant:
-            out.params, place = {}, "0u"
-    else:
+    require([scale], *T.FLOATS, T.I32, T.F8E8M0)
+    require([zero], *_QUANTIZED, T.I32)
+    out = _Source("", "")
+    known = _known(n)
+    if known is not None:
+        out.params["scale"], out.params["zero"] = known
+        out.scale, out.zero = "bitcast<f32>(p.scale)", "i32(p.zero)" if zero is not None else ""
+        return out
+    place = "0u"
+    if scale.static_shape is None or math.prod(scale.static_shape) != 1:
         place = "at(i)"
         _place(n, out)
     out.reads["scale"], out.scale = scale, f"f32(load_scale({place}))"
     if zero is not None:
-        out.reads["zero"], out.zero = zero, f"i32(load_zero({place}))"
+        out.reads["zero"] = zero
+        out.zero = f"load_zero({place})" if kind(zero) == "f" else f"i32(load_zero({place}))"
     return out
+
+
+def _known(n: Node) -> tuple[float, int] | None:
+    """One scale and one integer zero point for the whole tensor, where they are constants of numpy's own types."""
+    scale = n.input(1).const
+    zero = n.input(2).const if n.has(2) else np.zeros(1, np.int32)
+    if scale is None or zero is None or scale.size != 1 or scale.dtype.kind not in "fi" or zero.dtype.kind not in "iu":
+        return None
+    return float(scale.astype(np.float32).flat[0]), int(zero.flat[0])
 
 
 def _place(n: Node, out: _Source) -> None:
@@ -103,9 +116,15 @@ def quantize_linear(n: Node, b: Builder) -> None:
     s = _source(n)
     text, use = _ROUNDED.get(precision, ("{}", ()))
     quotient = text.format(f"f32_div(f32(load_x(i)), {s.scale})")
+    if kind(out) == "f":
+        moved = f"{quotient} + {s.zero}" if "zero" in s.reads else quotient
+        result = saturated(moved, element_type(out), bool(n.attr("saturate", 1)))
+        params, fns = s.params, s.fns
+    else:
+        result = f"Out(quantize({quotient}, {s.zero or '0'}))"
+        params, fns = {**s.params, **quantized_range(out.dtype)}, [*s.fns, QUANTIZE]
     b.map(
-        out, f"return Out(quantize({quotient}, {s.zero}));", reads={"x": x, **s.reads},
-        params={**s.params, **quantized_range(out.dtype)}, fns=[*s.fns, QUANTIZE], use=(*use, "nan", "divide"),
+        out, f"return {result};", reads={"x": x, **s.reads}, params=params, fns=fns, use=(*use, "nan", "divide"),
         name="quantize",
     )  # fmt: skip
 
@@ -120,7 +139,7 @@ QUANTIZE = """fn quantize(quotient: f32, zero: i32) -> i32 {
 
 def quantized_range(dtype: DType | None) -> Mapping[str, Dim]:
     """The smallest and the largest quantized value."""
-    bits = dtype.bits if dtype is not None else 8
+    bits = dtype.width if dtype is not None else 8
     low = -(2 ** (bits - 1)) if dtype in T.SIGNED else 0
     return {"low": low, "high": low + 2**bits - 1}
 
@@ -137,9 +156,11 @@ def dequantize_linear(n: Node, b: Builder) -> None:
     require([x], *_QUANTIZED, T.I32)
     require([n.output()], *T.FLOATS)
     s = _source(n)
+    number = "load_x(i)" if kind(x) == "f" else "i32(load_x(i))"
+    moved = f"{number} - {s.zero}" if s.zero else number
     b.map(
-        n.output(), f"return f32(i32(load_x(i)) - {s.zero}) * {s.scale};", reads={"x": x, **s.reads}, params=s.params,
-        fns=s.fns, name="dequantize",
+        n.output(), f"return f32({moved}) * {s.scale};", reads={"x": x, **s.reads}, params=s.params, fns=s.fns,
+        name="dequantize",
     )  # fmt: skip
 
 

@@ -6,7 +6,7 @@ import math
 from collections.abc import Sequence
 from typing import Any, TypeAlias
 
-from webrt.dtypes import BF16, BOOL, BY_NAME, STRING, DType
+from webrt.dtypes import BF16, BOOL, BY_NAME, SMALL, STRING, DType
 from webrt.errors import DeviceError, InputError, UnsupportedType
 from webrt.plan import Bytes
 from webrt.runtime.device import Buffer, DeviceMemory, Range, padded
@@ -93,7 +93,8 @@ def host_value(name: str, value: HostValue, dtype: str) -> HostValue:
     """A feed as the host keeps it: an array of native byte order, or a sequence or map as it is.
 
     `dtype` is the expected element type, "" where the value is no tensor. Lists of Python numbers become arrays, as in
-    ONNX Runtime. Raises InputError, which names the expected type, for anything else.
+    ONNX Runtime. Raises InputError, which names the expected type, for anything else, and UnsupportedType where there
+    are no arrays of the type.
     """
     if not dtype or dtype not in BY_NAME:
         return value
@@ -103,6 +104,7 @@ def host_value(name: str, value: HostValue, dtype: str) -> HostValue:
     array = _to_array(array)
     have = dtype_name(array)
     if have != dtype:
+        numpy_dtype(BY_NAME[dtype])
         raise InputError(f"input {name!r} is {have}; {dtype} is expected: use .astype")
     if dtype == "string" and array.dtype.kind != "O":
         return _texts(array)
@@ -159,7 +161,7 @@ def numpy_dtype(dtype: DType) -> Any:
         return np.dtype(object)
     if dtype == BOOL:
         return np.dtype(np.bool_)
-    if dtype != BF16 and dtype.bits >= 8 and hasattr(np, dtype.name):
+    if dtype != BF16 and dtype not in SMALL and hasattr(np, dtype.name):
         return np.dtype(dtype.name).newbyteorder("<")
     try:
         import ml_dtypes
