@@ -5,6 +5,7 @@ The numbers stay packed on the device. Source: ONNX Runtime's ContribOperators.m
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -12,9 +13,10 @@ import numpy as np
 from webrt import dims as D
 from webrt import dtypes as T
 from webrt.dims import Dim
-from webrt.errors import ShapeError, UnsupportedOp
+from webrt.errors import ShapeError
 from webrt.ir import Node
 from webrt.lowering import MAX_ITERATIONS, Builder, Info, Variant, grid, op, require
+from webrt.ops.nbits_weights import multiply_dequantized
 from webrt.ops.vectors import IDENTITY, Epilogue, can_load4, finish, kind, load4, through_temp, vec_of
 
 Array = np.ndarray[Any, Any]
@@ -32,10 +34,16 @@ def matmul_nbits(n: Node, b: Builder, epilogue: Epilogue = IDENTITY) -> None:
     block = int(n.attr("block_size"))
     require([a, n.input(5) if n.has(5) else None], *T.FLOATS)
     halves = 8 // bits if bits in (4, 8) else 0
-    if not halves or n.has(4) or k % (4 * halves) or block % (4 * halves) or k // (2 * halves) > MAX_ITERATIONS:
-        raise UnsupportedOp(f"MatMulNBits of {bits} bits with K {k}, blocks of {block}{' and g_idx' * n.has(4)}")
     if a.known_shape[-1:] != (k,):
         b.check(D.eq(a.known_shape[-1], k), f"A has {a.known_shape[-1]} columns, K is {k}")
+    if n.has(5):
+        epilogue = epilogue.following("v + load_bias(i % p.bias_columns)", bias=n.input(5))
+        epilogue = replace(epilogue, params={**epilogue.params, "bias_columns": columns})
+    constants = all(v is None or v.const is not None for v in n.inputs[1:4])
+    whole = halves and not k % (4 * halves) and not block % (4 * halves) and k // (2 * halves) <= MAX_ITERATIONS
+    if not constants or not whole or n.has(4):
+        multiply_dequantized(n, b, epilogue)
+        return
     words = b.constant(_words(n.const(1), columns, k, halves))
     scales = b.constant(_scales(n, columns, -(-k // block), bits))
     m = D.prod(a.known_shape[:-1])
@@ -44,8 +52,6 @@ def matmul_nbits(n: Node, b: Builder, epilogue: Epilogue = IDENTITY) -> None:
         "m": m, "n": columns, "k": k, "rows": rows, "words": k // (4 * halves),
         "words_per_block": block // (4 * halves),
     }  # fmt: skip
-    if n.has(5):
-        epilogue = epilogue.following("v + load_bias(i % p.n)", bias=n.input(5))
     aligned = can_load4(kind(a), k)
     variant = Variant(
         "matmul_nbits",
