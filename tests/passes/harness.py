@@ -62,3 +62,8 @@ def check(model: onnx.ModelProto, disabled: Collection[str] = (), **tolerance: f
 
 def compiled(model: onnx.ModelProto, **options: Any) -> Plan:
     return compile_model(model, CompileOptions(**options))
+
+
+def basic_ops(model: onnx.ModelProto) -> list[str]:
+    """The operators that the basic passes leave."""
+    return [p.op for p in compiled(model, level="basic").placement]

@@ -10,7 +10,7 @@ import onnx
 
 from webrt import dtypes as T
 from webrt import host, lowering
-from webrt.compiler import control, splice
+from webrt.compiler import control, splice, tidy, weights
 from webrt.compiler.infer import infer
 from webrt.compiler.splice import opsets_of
 from webrt.errors import InvalidModel, WebrtError
@@ -105,6 +105,12 @@ PASSES: tuple[tuple[str, Pass], ...] = (
     ("inline_known_branches", control.inline_known_branches),
     ("unroll_loops", control.unroll_loops),
     ("fold_constants", fold_constants),
+    ("remove_identities", tidy.remove_identities),
+    ("shorten_chains", tidy.shorten_chains),
+    ("split_batch_norms", weights.split_batch_norms),
+    ("join_constants", weights.join_constants),
+    ("fold_into_weights", weights.fold_into_weights),
+    ("fold_padding", weights.fold_padding),
     ("merge_equal", merge_equal),
     ("remove_dead", remove_dead),
 )
