@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import json
 import os
 import signal
@@ -30,7 +31,8 @@ _PIPE = 1 << 20
 class Worker:
     """A worker process; leaving the `with` block ends it, whatever it does.
 
-    `prepare` says whether it is to import the compiler. Every method raises SandboxError where the worker is gone.
+    `prepare` says whether it is to import the compiler. `receive` and `expect` raise SandboxError where the worker is
+    gone.
     """
 
     def __init__(self, limits: Limits, *, prepare: bool, command: Sequence[str] = COMMAND) -> None:
@@ -64,11 +66,9 @@ class Worker:
         self.close()
 
     def send(self, tag: str, payload: bytes | bytearray | memoryview) -> None:
-        """Sends one message."""
-        try:
+        """Sends one message. Where the worker reads no more, the next `receive` gives its last message or its end."""
+        with contextlib.suppress(OSError):
             frames.send(_pipe(self.process.stdin).fileno(), tag, [payload])
-        except OSError as e:
-            raise self._death() from e
 
     def receive(self) -> tuple[str, bytearray]:
         """The next message; all of them together have to fit the limit on output."""
