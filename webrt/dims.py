@@ -269,6 +269,14 @@ def substitute(dim: Dim, known: Mapping[str, Dim]) -> Dim:
     return total
 
 
+@lru_cache(maxsize=65536)
+def value_at(dim: Dim, size: int) -> int:
+    """The value of `dim` where every variable is `size`. Raises ShapeError where it has none."""
+    if isinstance(dim, int):
+        return dim
+    return sum(c * math.prod(_atom_at(atom, size) for atom in monomial) for monomial, c in dim.terms)
+
+
 def text(dim: Dim) -> str:
     """For people: `2*batch + (s floordiv 4)`."""
     return str(dim) if isinstance(dim, int) else dim.text
@@ -490,6 +498,14 @@ def _substitute_atom(atom: Atom, known: Mapping[str, Dim]) -> Dim:
         bits = atom.args[1]
         return _scale_f32(inner, bits) if isinstance(inner, int) else _of_atom(Atom("scale_f32", (inner, bits)))
     return _BUILDERS[atom.op](*(substitute(x, known) for x in atom.args))
+
+
+def _atom_at(atom: Atom, size: int) -> int:
+    if atom.op == "var":
+        return size
+    if atom.op == "scale_f32":
+        return _scale_f32(value_at(atom.args[0], size), atom.args[1])
+    return _OPS[atom.op](*(value_at(x, size) for x in atom.args))
 
 
 def _atom_text(atom: Atom) -> str:

@@ -15,22 +15,27 @@ from webrt import dims as D
 from webrt.compiler.lower import HostNode, Item, reads, writes
 from webrt.dims import Dim
 from webrt.dtypes import DType
+from webrt.errors import ShapeError
 from webrt.ir import Graph, Value
 from webrt.lowering import Alias
 from webrt.plan import Place
 
 ALIGN = 16
+TYPICAL = 64
+"""What a free size is taken to be where two expressions have to be compared beforehand."""
 
 
 @dataclass
 class Memory:
-    """`roots`: alias → the value whose bytes it is. `places`: of each root that has bytes on the device. `slots`: sizes
-    in bytes, with `labels`. `constants`: those on the device, in order of first use. `limit`: bytes of one binding."""
+    """`roots`: alias → the value whose bytes it is. `places`: of each root that has bytes on the device. `tenants`: the
+    sizes in bytes that each slot has to hold; `labels`: whose it was first. `constants`: those on the device, in order
+    of first use. `limit`: bytes of one binding. `early`: variables that the feeds bind, before any step."""
 
     limit: int
+    early: frozenset[str]
     roots: dict[Value, Value]
     places: dict[Value, Place] = field(default_factory=dict)
-    slots: list[Dim] = field(default_factory=list)
+    tenants: list[list[Dim]] = field(default_factory=list)
     labels: list[str] = field(default_factory=list)
     constants: list[Value] = field(default_factory=list)
 
@@ -41,14 +46,23 @@ class Memory:
         """Where the value's bytes are on the device; None where they are not."""
         return self.places.get(self.root(value))
 
-    def beyond(self, size: Dim) -> bool:
-        """Whether so many bytes are known not to fit one binding."""
-        return isinstance(size, int) and size > self.limit
+    @property
+    def slots(self) -> list[Dim]:
+        """The size of each slot, in bytes."""
+        return [_maximum(sizes) for sizes in self.tenants]
+
+    def may_share(self, a: Dim, b: Dim) -> bool:
+        """Whether one slot may serve both: both or neither above the binding limit, and known at the same time."""
+        beyond = [isinstance(size, int) and size > self.limit for size in (a, b)]
+        return beyond[0] == beyond[1] and self._late(a) == self._late(b)
+
+    def _late(self, size: Dim) -> set[str]:
+        return D.variables(size) - self.early
 
 
 def assign(graph: Graph, items: Sequence[Item], limit: int) -> Memory:
     """Places for every value that a device step touches; `limit` is the target's maxStorageBufferBindingSize."""
-    memory = Memory(limit, _alias_roots(items))
+    memory = Memory(limit, _early(graph), _alias_roots(items))
     device = {
         memory.root(v) for i in items if not isinstance(i.step, HostNode) for v in (*reads(i.step), *writes(i.step))
     }
@@ -68,6 +82,12 @@ def slot_size(value: Value) -> Dim:
 def nbytes(dtype: DType | None, elements: Dim) -> Dim:
     """The bytes of so many elements of a type of at least 8 bits."""
     return D.mul(elements, dtype.bits // 8 if dtype is not None else 0)
+
+
+def _early(graph: Graph) -> frozenset[str]:
+    sizes = [d for v in graph.inputs for d in v.shape or ()]
+    elements = [d for v in graph.inputs if v.contents is not None for d in v.contents.flat]
+    return frozenset().union(*(D.variables(d) for d in [*sizes, *elements]))
 
 
 def _alias_roots(items: Sequence[Item]) -> dict[Value, Value]:
@@ -114,15 +134,18 @@ def _slots(items: Sequence[Item], device: set[Value], last: dict[Value, int], me
 
 
 def _take(memory: Memory, free: list[int], size: Dim, label: str) -> Place:
-    """A free slot that fits best, or one that grows to fit, or a new one."""
-    alike = [s for s in free if memory.beyond(memory.slots[s]) == memory.beyond(size)]
-    fitting = [s for s in alike if D.at_least(memory.slots[s], size)]
-    growing = [s for s in alike if D.at_least(size, memory.slots[s])]
+    """The free slot that fits best; else the one that grows least; else a new one.
+
+    Sizes that cannot be compared are compared at TYPICAL sizes, and the slot is as large as the largest at each run.
+    """
+    alike = [s for s in free if memory.may_share(memory.tenants[s][0], size)]
+    fitting = [s for s in alike if any(D.at_least(t, size) for t in memory.tenants[s])]
+    need = _typical(size)
     if fitting:
-        slot = min(fitting, key=lambda s: _order(memory.slots[s]))
-    elif growing:
-        slot = max(growing, key=lambda s: _order(memory.slots[s]))
-        memory.slots[slot] = size
+        slot = min(fitting, key=lambda s: (_largest(memory.tenants[s]), s))
+    elif alike:
+        slot = min(alike, key=lambda s: (abs(_largest(memory.tenants[s]) - need), s))
+        memory.tenants[slot] = [t for t in memory.tenants[slot] if not D.at_least(size, t)] + [size]
     else:
         return _new_slot(memory, size, label)
     free.remove(slot)
@@ -130,10 +153,26 @@ def _take(memory: Memory, free: list[int], size: Dim, label: str) -> Place:
 
 
 def _new_slot(memory: Memory, size: Dim, label: str) -> Place:
-    memory.slots.append(size)
+    memory.tenants.append([size])
     memory.labels.append(label)
-    return ("s", len(memory.slots) - 1)
+    return ("s", len(memory.tenants) - 1)
 
 
-def _order(size: Dim) -> tuple[int, str]:
-    return (size, "") if isinstance(size, int) else (1 << 60, D.text(size))
+def _largest(sizes: Sequence[Dim]) -> int:
+    return max(map(_typical, sizes))
+
+
+def _maximum(sizes: Sequence[Dim]) -> Dim:
+    """The largest of the sizes, as a balanced tree, so that no expression nests deeply."""
+    if len(sizes) == 1:
+        return sizes[0]
+    half = len(sizes) // 2
+    return D.maximum(_maximum(sizes[:half]), _maximum(sizes[half:]))
+
+
+def _typical(size: Dim) -> int:
+    """The size with every variable at TYPICAL; a large number where it has no value there."""
+    try:
+        return D.value_at(size, TYPICAL)
+    except ShapeError:
+        return D.LIMIT
