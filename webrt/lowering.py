@@ -162,12 +162,13 @@ class Variant:
 @dataclass(frozen=True)
 class Formula:
     """The body of `fn apply(operand, …) -> Out`, the files of shaders/lib/ that it needs, its parameters and functions
-    that it calls."""
+    that it calls. `in_range`: a store would not wrap the result, however narrow its type is."""
 
     body: str
     use: tuple[str, ...] = ()
     params: Mapping[str, Dim | float] = field(default_factory=dict)
     fns: tuple[str, ...] = ()
+    in_range: bool = False
 
 
 @dataclass(frozen=True)

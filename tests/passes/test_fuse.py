@@ -159,3 +159,16 @@ def test_report_says_where_a_node_went() -> None:
     first, second = plan.placement
     assert (first.op, first.how, first.reason) == ("Exp", "fused", "computed by Neg 'two'")
     assert (second.op, second.how, second.reason) == ("Neg", "kernel", "with Exp 'one'")
+
+
+def test_quantized_between_floats_in_one_kernel() -> None:
+    body = "a = Relu(conv) q = QuantizeLinear(a, s, z) d = DequantizeLinear(q, s, z) y = Mul(d, d)"
+    plan = check(conv_model(body, s=np.float32(0.05), z=np.uint8(3)))
+    assert ops(plan) == ["Mul"]
+
+
+def test_quantized_output_is_stored_once() -> None:
+    body = "q = QuantizeLinear(x, s, z) d = DequantizeLinear(q, s, z) y = Abs(d)"
+    constants = {"s": np.float32(0.05), "z": np.int8(-3)}
+    plan = check(parse(f"agraph (float[3,5] x) => (float[3,5] y, int8[3,5] q) {{ {body} }}", constants))
+    assert ops(plan) == ["QuantizeLinear", "Abs"]

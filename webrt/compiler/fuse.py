@@ -74,7 +74,7 @@ def _grow(lines: Lines, last: int, root: Elementwise) -> list[int]:
     while waiting and len(members) < MAX_STEPS:
         i = waiting.pop()
         step = lines.formula(i)
-        if step is None or i in members or not _fits(step.out, root.out) or not lines.only_for(step.out, members):
+        if step is None or i in members or not _fits(step, root.out) or not lines.only_for(step.out, members):
             continue
         if len(_stored(lines, members | {i})) > room:
             continue
@@ -131,13 +131,14 @@ def _stored(lines: Lines, members: Iterable[int]) -> set[Value]:
     return {v for v in reads if v not in made and not (v.const is not None and v.const.size == 1)}
 
 
-def _fits(inner: Value, out: Value) -> bool:
-    """Whether a value need not be stored: it has out's shape, and 32 bits or more of its type hold what a store would.
+def _fits(step: Elementwise, out: Value) -> bool:
+    """Whether a result need not be stored: it has out's shape, and computing with it is computing with what is stored.
 
     Halves are computed in f32, so a value that a Cast makes one is stored to be rounded."""
+    inner = step.out
     if inner.shape != out.shape or inner.dtype is None:
         return False
     casts = inner.producer is not None and inner.producer.op_type in ("Cast", "CastLike")
     if inner.dtype in (T.F16, T.BF16):
         return not casts
-    return inner.dtype == T.BOOL or inner.dtype.bits >= 32
+    return inner.dtype == T.BOOL or inner.dtype.bits >= 32 or step.formula.in_range

@@ -18,9 +18,9 @@ from webrt import dtypes as T
 from webrt.dims import Dim
 from webrt.dtypes import DType
 from webrt.ir import Node, Value, dtype_of
-from webrt.lowering import Builder, Info, normalize_axis, op, require
+from webrt.lowering import Builder, Formula, Info, normalize_axis, op, require
 from webrt.ops.cast import saturated
-from webrt.ops.elementwise import kind
+from webrt.ops.elementwise import kind, launch
 from webrt.ops.reduce import extreme
 from webrt.ops.rows import Rows, fold_rows
 from webrt.ops.view import element_type
@@ -120,6 +120,9 @@ def quantize_linear(n: Node, b: Builder) -> None:
         moved = f"{quotient} + {s.zero}" if "zero" in s.reads else quotient
         result = saturated(moved, element_type(out), bool(n.attr("saturate", 1)))
         params, fns = s.params, s.fns
+    elif not s.reads:
+        _quantize_by_numbers(b, out, x, s, text, use)
+        return
     else:
         result = f"Out(quantize({quotient}, {s.zero or '0'}))"
         params, fns = {**s.params, **quantized_range(out.dtype)}, [*s.fns, QUANTIZE]
@@ -127,6 +130,18 @@ def quantize_linear(n: Node, b: Builder) -> None:
         out, f"return {result};", reads={"x": x, **s.reads}, params=params, fns=fns, use=(*use, "nan", "divide"),
         name="quantize",
     )  # fmt: skip
+
+
+def _quantize_by_numbers(b: Builder, out: Value, x: Value, s: _Source, rounded: str, use: tuple[str, ...]) -> None:
+    """The same with one known scale and zero point, as a formula that other kernels can take in."""
+    zero = s.zero or "0"
+    text = (
+        f"let q = {rounded.format(f'f32_div(f32(x), {s.scale})')}; let low = i32(p.low) - {zero}; "
+        f"let high = i32(p.high) - {zero}; let r = select(i32(clamp(round(q), f32(low), f32(high))), low, is_nan(q)); "
+        f"return {element_type(out).wgsl}(r + {zero});"
+    )
+    params = {**s.params, **quantized_range(out.dtype)}
+    launch(b, out, {"x": x}, Formula(text, (*use, "nan", "divide"), params, in_range=True), "quantize")
 
 
 QUANTIZE = """fn quantize(quotient: f32, zero: i32) -> i32 {
@@ -156,10 +171,14 @@ def dequantize_linear(n: Node, b: Builder) -> None:
     require([x], *_QUANTIZED, T.I32)
     require([n.output()], *T.FLOATS)
     s = _source(n)
-    number = "load_x(i)" if kind(x) == "f" else "i32(load_x(i))"
+    number = "x" if kind(x) == "f" else "i32(x)"
     moved = f"{number} - {s.zero}" if s.zero else number
+    text = f"return f32({moved}) * {s.scale};"
+    if not s.reads:
+        launch(b, n.output(), {"x": x}, Formula(text, params=s.params), "dequantize")
+        return
     b.map(
-        n.output(), f"return f32({moved}) * {s.scale};", reads={"x": x, **s.reads}, params=s.params, fns=s.fns,
+        n.output(), f"let x = load_x(i); {text}", reads={"x": x, **s.reads}, params=s.params, fns=s.fns,
         name="dequantize",
     )  # fmt: skip
 
