@@ -17,6 +17,7 @@ from webrt import dims as D
 from webrt import dtypes as T
 from webrt.dims import Dim
 from webrt.dtypes import DType
+from webrt.errors import ShapeError
 from webrt.ir import Node, Value, dtype_of
 from webrt.lowering import Builder, Formula, Info, normalize_axis, op, require
 from webrt.ops.cast import saturated
@@ -46,7 +47,7 @@ class _Source:
     fns: list[str] = field(default_factory=list)
 
 
-def _source(n: Node) -> _Source:
+def _source(n: Node, b: Builder) -> _Source:
     """Scalars that are constants go into the params, all else into buffers read at `at(i)`."""
     scale, zero = n.input(1), n.input(2) if n.has(2) else None
     require([scale], *T.FLOATS, T.I32, T.F8E8M0)
@@ -60,7 +61,7 @@ def _source(n: Node) -> _Source:
     place = "0u"
     if scale.static_shape is None or math.prod(scale.static_shape) != 1:
         place = "at(i)"
-        _place(n, out)
+        _place(n, b, out)
     out.reads["scale"], out.scale = scale, f"f32(load_scale({place}))"
     if zero is not None:
         out.reads["zero"] = zero
@@ -77,17 +78,22 @@ def _known(n: Node) -> tuple[float, int] | None:
     return float(scale.astype(np.float32).flat[0]), int(zero.flat[0])
 
 
-def _place(n: Node, out: _Source) -> None:
+def _place(n: Node, b: Builder, out: _Source) -> None:
     """`at(i)`: which scale belongs to element i."""
     shape, scale = n.input(0).known_shape, n.input(1).known_shape
-    axis = normalize_axis(n.attr("axis", 1), len(shape))
-    if len(scale) == 1:
+    axis, block = normalize_axis(n.attr("axis", 1), len(shape)), int(n.attr("block_size", 0))
+    wanted = [D.ceildiv(d, block) if k == axis else d for k, d in enumerate(shape)] if block else [shape[axis]]
+    if len(scale) != len(wanted):
+        raise ShapeError(f"scales of shape {list(scale)}, expected {wanted}")
+    for d, want in zip(scale, wanted):
+        b.check(D.eq(d, want), f"{n.op_type}: scales of shape {list(scale)}, expected {wanted}")
+    if not block:
         rows = Rows.of(shape, [k for k in range(len(shape)) if k != axis])
         out.params |= rows.sizes("at")
         out.fns.append(rows.index("at", "at"))
         return
     out.params |= {
-        "inner": D.prod(shape[axis + 1 :]), "size": shape[axis], "blocks": scale[axis], "block": n.attr("block_size"),
+        "inner": D.prod(shape[axis + 1 :]), "size": shape[axis], "blocks": scale[axis], "block": block,
     }  # fmt: skip
     out.fns.append(
         "fn at(i: u32) -> u32 {\n  let c = i / p.inner;\n"
@@ -113,7 +119,7 @@ def quantize_linear(n: Node, b: Builder) -> None:
     require([x], *T.FLOATS, T.I32)
     require([out], *_QUANTIZED)
     precision = dtype_of(n.attr("precision", 0) or (n.input(1).dtype or T.F32).code)
-    s = _source(n)
+    s = _source(n, b)
     text, use = _ROUNDED.get(precision, ("{}", ()))
     quotient = text.format(f"f32_div(f32(load_x(i)), {s.scale})")
     if kind(out) == "f":
@@ -170,7 +176,7 @@ def dequantize_linear(n: Node, b: Builder) -> None:
     x = n.input(0)
     require([x], *_QUANTIZED, T.I32)
     require([n.output()], *T.FLOATS)
-    s = _source(n)
+    s = _source(n, b)
     number = "x" if kind(x) == "f" else "i32(x)"
     moved = f"{number} - {s.zero}" if s.zero else number
     text = f"return f32({moved}) * {s.scale};"
