@@ -14,7 +14,7 @@ import onnx
 from webrt import dims as D
 from webrt import dtypes as T
 from webrt.compiler import emit, export, frontend, fuse, lower, memory, normalize, partition
-from webrt.compiler.infer import infer, may_be_structural
+from webrt.compiler.infer import infer, is_variable, variables_for
 from webrt.compiler.options import CompileOptions
 from webrt.compiler.partition import Demands, Placed
 from webrt.errors import InputError, NotConstant, PlacementError
@@ -90,6 +90,7 @@ def _front_half(
     _fix_dims(graph, options.free_dims)
     _report(options, "normalize")
     wanted = normalize.normalize(graph, structural, options.runs)
+    structural -= {v.name for v in graph.values() if v.name in structural and not is_variable(v)}
     _split_constants(graph)
     if options.optimized_path is not None:
         export.save_model(graph, options.optimized_path)
@@ -102,7 +103,7 @@ def _front_half(
     by_name = {v.name: v for v in graph.values()}
     for name in wanted:
         if name in by_name:
-            _demand(by_name[name], demands)
+            _demand(by_name[name], by_name, demands)
     return graph, placed, demands
 
 
@@ -116,9 +117,10 @@ def _back_half(graph: Graph, placed: list[Placed], options: CompileOptions, stru
     return emit.emit(graph, placed, items, assigned, options.target, structural, meta)
 
 
-def _demand(value: Value, demands: Demands) -> None:
-    if may_be_structural(value) and value.contents is None:
-        demands.structural.add(value.name)
+def _demand(value: Value, by_name: Mapping[str, Value], demands: Demands) -> None:
+    found = variables_for([value], by_name)
+    if found:
+        demands.structural |= found
     elif value.roots and "" not in value.roots and value.const is None:
         demands.roots |= value.roots
 

@@ -6,7 +6,7 @@ variables `VALUE.AXIS`, which the executor binds when a host step has made the v
 
 from __future__ import annotations
 
-from collections.abc import Collection
+from collections.abc import Collection, Mapping, Sequence
 from typing import Any
 
 import numpy as np
@@ -133,6 +133,8 @@ def _set_contents(node: Node) -> None:
     for value, array in zip(node.outputs, results, strict=False):
         if value is not None and array is not None and value.static_shape == tuple(array.shape):
             value.contents = array
+            if not any(name.startswith("in:") for d in array.flat for name in D.variables(d)):
+                value.roots = frozenset()
 
 
 def _mark(value: Value, structural: Collection[str]) -> None:
@@ -151,6 +153,23 @@ def may_be_structural(value: Value) -> bool:
         and len(value.shape) <= 1
         and _small(value, MAX_ELEMENTS)
     )
+
+
+def variables_for(values: Sequence[Value], by_name: Mapping[str, Value]) -> set[str]:
+    """Names of values whose elements, as variables of the plan, tell those of `values`; empty where there are none.
+
+    The graph inputs that decide them come first: all else may follow from those by shape arithmetic."""
+    roots = [by_name.get(name) for v in values for name in v.roots]
+    free = {v.name for v in roots if v is not None and may_be_structural(v) and v.contents is None and v.const is None}
+    if roots and len(free) == len({r.name for r in roots if r is not None}) and None not in roots:
+        return free
+    able = all(may_be_structural(v) and v.contents is None for v in values)
+    return {v.name for v in values} if able else set()
+
+
+def is_variable(value: Value) -> bool:
+    """Whether a value's elements are variables of the plan, and not sizes that shape arithmetic gave."""
+    return value.contents is None or value.contents.size == 0 or value.contents.flat[0] == D.element(value.name, 0)
 
 
 def _small(value: Value, limit: int) -> bool:

@@ -8,7 +8,7 @@ from typing import Any
 
 from webrt import lowering
 from webrt.compiler import control
-from webrt.compiler.infer import located, may_be_structural
+from webrt.compiler.infer import located, variables_for
 from webrt.dims import Dim
 from webrt.errors import (
     InvalidModel,
@@ -110,7 +110,8 @@ def _on_device(index: int, node: Node, graph: Graph, target: Target) -> Placed:
 def _demand(error: NotConstant, by_name: dict[str, Value], demands: Demands) -> None:
     demands.conditions |= error.conditions
     values = [by_name[w] for w in error.wanted if w in by_name]
-    if values and all(may_be_structural(v) and v.contents is None for v in values):
-        demands.structural |= {v.name for v in values}
+    found = variables_for(values, by_name)
+    if found:
+        demands.structural |= found
     elif error.roots and "" not in error.roots:
         demands.roots |= error.roots
