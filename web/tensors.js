@@ -6,6 +6,10 @@ const IMAGE_SIZE = 224;
 const OTHER_SIZE = 8;
 const SHOWN = 8;
 const MOST_ELEMENTS = 2 ** 28;
+/** The bits of 1 in small floats; those between 0 and these are numbers from 0 to 1. */
+const ONE = { float8e4m3fn: 0x38, float8e4m3fnuz: 0x40, float8e5m2: 0x3c, float8e5m2fnuz: 0x40, float8e8m0: 0x7f, float4e2m1: 2 };
+/** How many whole numbers are made up, where not 10. */
+const COUNT = { bool: 2, uint2: 4, int2: 4 };
 
 /** The free sizes of `inputs` ([{ name, dtype, shape }], sizes are numbers or names) with sensible values, by name. */
 export function freeSizes(inputs) {
@@ -71,9 +75,11 @@ function generator(seed) {
 
 function elements(dtype, count, fill, random) {
   if (dtype === "string") return Array(count).fill("text");
-  const isFloat = dtype.includes("float");
-  const plain = { zeros: () => 0, ones: () => 1 }[fill];
-  const value = plain ?? (isFloat ? () => random() * 2 - 1 : () => Math.floor(random() * (dtype === "bool" ? 2 : 10)));
+  const one = ONE[dtype] ?? 1;
+  const isNumber = dtype.includes("float") && !(dtype in ONE);
+  const choices = dtype in ONE ? one + 1 : COUNT[dtype] ?? 10;
+  const plain = { zeros: () => 0, ones: () => one }[fill];
+  const value = plain ?? (isNumber ? () => random() * 2 - 1 : () => Math.floor(random() * choices));
   const convert = { float16: halfBits, bfloat16: brainBits, int64: BigInt, uint64: BigInt }[dtype] ?? ((x) => x);
   const out = new (DTYPES.get(dtype).array)(count);
   for (let i = 0; i < count; i += 1) out[i] = convert(value());
@@ -83,7 +89,9 @@ function elements(dtype, count, fill, random) {
 function reader(dtype) {
   if (dtype === "float16") return halfValue;
   if (dtype === "bfloat16") return (bits) => new Float32Array(new Uint32Array([bits << 16]).buffer)[0];
-  return dtype === "string" || !DTYPES.get(dtype)?.array ? null : Number;
+  const unused = { int4: 28, int2: 30 }[dtype];
+  if (unused) return (bits) => (bits << unused) >> unused;
+  return dtype === "string" || dtype in ONE || !DTYPES.get(dtype)?.array ? null : Number;
 }
 
 const text = (x) => (Number.isInteger(x) ? String(x) : String(Number(x.toPrecision(5))));

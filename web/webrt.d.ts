@@ -1,8 +1,12 @@
 /** Types of webrt.js, and of player.js, all of which webrt.js exports too. */
 
+/** Arrays of float16 and bfloat16 (Uint16Array) and of the types of 8 bits and less from float8e4m3fn on (Uint8Array, one
+ * element a byte, those of 2 and 4 bits in its low bits) hold the elements' bits. */
 export type TensorType =
   | "float32" | "float64" | "float16" | "bfloat16" | "bool" | "string"
-  | "int8" | "uint8" | "int16" | "uint16" | "int32" | "uint32" | "int64" | "uint64";
+  | "int8" | "uint8" | "int16" | "uint16" | "int32" | "uint32" | "int64" | "uint64"
+  | "float8e4m3fn" | "float8e4m3fnuz" | "float8e5m2" | "float8e5m2fnuz" | "float8e8m0" | "float4e2m1"
+  | "int4" | "uint4" | "int2" | "uint2";
 
 export type TensorData =
   | Float32Array | Float64Array | Int8Array | Uint8Array | Int16Array | Uint16Array | Int32Array | Uint32Array
@@ -99,7 +103,7 @@ export interface KernelText {
   requires?: { features?: readonly string[]; limits?: Record<string, number> };
 }
 
-/** Element types: their bits, their array (null: none), and whether devices hold them. */
+/** Element types: their bits in a buffer, their array (null: none), and whether devices hold them. */
 export const DTYPES: ReadonlyMap<string, { bits: number; array: Function | null; onDevice: boolean }>;
 
 export function loadPlan(file: Source, options?: LoadOptions): Promise<Session>;
