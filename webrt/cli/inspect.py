@@ -11,6 +11,7 @@ from typing import Any
 
 from webrt.cli import options
 from webrt.cli.progress import Bars
+from webrt.compiler.options import PassRecord
 from webrt.plan import Dispatch, Plan, ValueInfo
 from webrt.runtime.sizes import size_text
 
@@ -26,6 +27,9 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     """Adds the arguments of `webrt inspect`."""
     parser.add_argument("model", type=Path, metavar="MODEL|PLAN", help="an .onnx or a .webrt file")
     parser.add_argument("--json", action="store_true", help="as JSON, with every node and kernel")
+    parser.add_argument(
+        "--passes", action="store_true", help="what each pass did: nodes before and after, and its time"
+    )
     options.add_compile_arguments(parser)
 
 
@@ -65,11 +69,13 @@ def _of_model(args: argparse.Namespace) -> dict[str, Any]:
     from webrt.compiler import frontend
     from webrt.compiler.compile import compile_model
 
+    passes: list[PassRecord] = []
     with options.naming(args.model):
         model = frontend.read_model(args.model)
-        plan = compile_model(model, options.compile_options(args, Bars()))
+        plan = compile_model(model, options.compile_options(args, Bars(), passes=passes.append))
     before = Counter(f"{n.domain}:{n.op_type}" if n.domain else n.op_type for n in model.graph.node)
-    return {"file": str(args.model), **describe(plan, before)}
+    report = {"file": str(args.model), **describe(plan, before)}
+    return {**report, "passes": [p.__dict__ for p in passes]} if args.passes else report
 
 
 def _operators(plan: Plan) -> dict[str, int]:
@@ -93,6 +99,7 @@ def _lines(report: dict[str, Any]) -> Iterable[str]:
     if report["dims"]:
         yield f"\nfree dims\n  {', '.join(report['dims'])}"
     yield from _operator_lines(report["operators"]["before"], report["operators"]["after"])
+    yield from _pass_lines(report.get("passes", []))
     yield from _placement_lines(report["placement"])
     yield from _memory_lines(report)
 
@@ -108,6 +115,14 @@ def _operator_lines(before: dict[str, int] | None, after: dict[str, int]) -> Ite
         return
     yield f"\noperators: {sum(before.values())} nodes before, {sum(after.values())} after"
     yield from (f"  {op:<32} {before.get(op, 0):>5} → {after.get(op, 0):<5}" for op in before | after)
+
+
+def _pass_lines(passes: list[dict[str, Any]]) -> Iterable[str]:
+    if passes:
+        yield "\npasses: nodes before and after (of the fusions: kernels)"
+    for p in passes:
+        change = f"{p['before']:>5} → {p['after']:<5}" if p["before"] != p["after"] else f"{p['before']:>5}        "
+        yield f"  {p['name']:<32} {change} {1000 * p['seconds']:>8.1f} ms"
 
 
 def _placement_lines(placement: list[dict[str, Any]]) -> Iterable[str]:

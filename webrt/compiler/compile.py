@@ -13,7 +13,7 @@ import onnx
 
 from webrt import dims as D
 from webrt import dtypes as T
-from webrt.compiler import emit, export, frontend, fuse, lower, memory, normalize, partition
+from webrt.compiler import dump, emit, export, frontend, fuse, lower, memory, normalize, partition
 from webrt.compiler.infer import infer, is_variable, variables_for
 from webrt.compiler.options import CompileOptions
 from webrt.compiler.partition import Demands, Placed
@@ -37,8 +37,9 @@ def compile_model(source: frontend.Source, options: CompileOptions | None = None
     options = options or CompileOptions()
     model = frontend.read_model(source, options.external_data)
     structural: set[str] = set()
+    trace = dump.trace_of(options.passes)
     for _ in range(MAX_ATTEMPTS):
-        graph, placed, demands = _front_half(model, options, structural)
+        graph, placed, demands = _front_half(model, options, structural, trace)
         fresh = demands.structural - structural
         if not fresh:
             break
@@ -50,8 +51,9 @@ def compile_model(source: frontend.Source, options: CompileOptions | None = None
         refuse_cpu_nodes(placed)
     if options.level in ("extended", "all"):
         _report(options, "fuse")
-        placed = fuse.fuse(graph, placed, options.target, options.runs)
+        placed = fuse.fuse(graph, placed, options.target, options.runs, trace)
     plan = _back_half(graph, placed, options, structural)
+    trace.plan(plan)
     if options.progress is not None:
         options.progress("done", len(STAGES), len(STAGES))
     return plan
@@ -82,14 +84,14 @@ def refuse_cpu_nodes(placed: list[Placed]) -> None:
 
 
 def _front_half(
-    model: onnx.ModelProto, options: CompileOptions, structural: set[str]
+    model: onnx.ModelProto, options: CompileOptions, structural: set[str], trace: dump.Trace
 ) -> tuple[Graph, list[Placed], Demands]:
     _report(options, "frontend")
     graph = frontend.load(model, options.known_inputs)
     graph.assumed = options.assumed or {}
     _fix_dims(graph, options.free_dims)
     _report(options, "normalize")
-    wanted = normalize.normalize(graph, structural, options.runs)
+    wanted = normalize.normalize(graph, structural, options.runs, trace)
     structural -= {v.name for v in graph.values() if v.name in structural and not is_variable(v)}
     _split_constants(graph)
     if options.optimized_path is not None:

@@ -10,6 +10,7 @@ from collections.abc import Callable, Iterable, Sequence
 from dataclasses import replace
 
 from webrt import dtypes as T
+from webrt.compiler.dump import Trace
 from webrt.compiler.lines import Lines
 from webrt.compiler.norms import fuse_norms
 from webrt.compiler.partition import Placed
@@ -25,13 +26,15 @@ MAX_STEPS = 32
 Pass = Callable[[Lines], None]
 
 
-def fuse(graph: Graph, placed: Sequence[Placed], target: Target, enabled: Callable[[str], bool]) -> list[Placed]:
+def fuse(
+    graph: Graph, placed: Sequence[Placed], target: Target, enabled: Callable[[str], bool], trace: Trace
+) -> list[Placed]:
     """The placed nodes after the enabled PASSES, line by line."""
     kept = {*graph.outputs, *(v for n in graph.nodes for v in n.outer)}
     lines = Lines(list(placed), kept, target)
     for name, run in PASSES:
         if enabled(name):
-            run(lines)
+            trace.extended(name, lines, run)
     return lines.placed
 
 

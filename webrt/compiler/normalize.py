@@ -11,6 +11,7 @@ import onnx
 from webrt import dtypes as T
 from webrt import host, lowering
 from webrt.compiler import control, splice, tidy, weights
+from webrt.compiler.dump import Trace
 from webrt.compiler.infer import infer
 from webrt.compiler.splice import opsets_of
 from webrt.errors import InvalidModel, WebrtError
@@ -200,13 +201,13 @@ def _type(value: Value) -> onnx.TypeProto:
     return onnx.helper.make_tensor_type_proto(value.dtype.code if value.dtype else 0, shape)
 
 
-def normalize(graph: Graph, structural: set[str], enabled: Callable[[str], bool]) -> set[str]:
+def normalize(graph: Graph, structural: set[str], enabled: Callable[[str], bool], trace: Trace) -> set[str]:
     """Runs the enabled PASSES until nothing changes, inferring in between; returns what inference asked for in vain."""
     wanted = infer(graph, structural)
     for _ in range(32):
         changed = False
         for name, run in PASSES:
-            if enabled(name) and run(graph):
+            if enabled(name) and trace.basic(name, graph, run):
                 changed = True
         if not changed:
             return wanted

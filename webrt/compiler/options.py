@@ -14,13 +14,24 @@ Level = Literal["disabled", "basic", "extended", "all"]
 
 
 @dataclass(frozen=True)
+class PassRecord:
+    """One run of a pass: nodes before and after (of an extended pass those with a kernel of their own), and seconds."""
+
+    name: str
+    before: int
+    after: int
+    seconds: float
+
+
+@dataclass(frozen=True)
 class CompileOptions:
     """`providers`: "webgpu", "cpu" in order of preference. `known_inputs`: elements of graph inputs, or new ones for
     initializers. `free_dims`: sizes of named dims. `optimized_path`: where to write the optimised model; `optimized`
     is given it as bytes of an .onnx file (the last call counts). `strict`: a node on the CPU is a PlacementError.
     `external_data`: bytes by location, for models given as bytes, or a function that reads them. `disabled`: names of
     passes. `assumed`: sizes, as text, that are taken to be 0 or not where conditions depend on them; None leaves such
-    conditions to the CPU provider. `progress(stage, done, total)` is called as stages begin, and once with "done"."""
+    conditions to the CPU provider. `progress(stage, done, total)` is called as stages begin, and once with "done".
+    `passes` is told of each run of a pass."""
 
     level: Level = "all"
     providers: tuple[str, ...] = ("webgpu", "cpu")
@@ -34,6 +45,7 @@ class CompileOptions:
     disabled: Collection[str] = ()
     assumed: Mapping[str, bool] | None = None
     progress: Callable[[str, int, int], None] | None = None
+    passes: Callable[[PassRecord], None] | None = None
 
     def runs(self, name: str) -> bool:
         """Whether the pass `name` is on."""
