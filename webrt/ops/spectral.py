@@ -1,7 +1,7 @@
-"""DFT and STFT: rows of numbers times the matrix of the transform, or, where that would be large, a loop per element.
+"""DFT, STFT and MelWeightMatrix.
 
-Angles are reduced exactly before cosine and sine: (k·n mod length) / length of a turn, quarter turns apart. Source: the
-ONNX operator texts.
+A transform is a product with its matrix, or, where that would be large, a loop per element. Angles are reduced exactly
+before cosine and sine: (k·n mod length) / length of a turn, quarter turns apart. Source: the ONNX operator texts.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ from webrt import dims as D
 from webrt import dtypes as T
 from webrt.dims import Dim
 from webrt.errors import InvalidModel, ShapeError, UnsupportedOp
-from webrt.ir import Node, Value
+from webrt.ir import Node, Value, dtype_of
 from webrt.lowering import MAX_ITERATIONS, Builder, Info, normalize_axis, op, require
 from webrt.ops.product import Product, product
 from webrt.ops.vectors import widened
@@ -125,6 +125,17 @@ return load_signal(at)"""
     text += " * load_window(place);" if n.has(2) else ";"
     b.map(rows, text, reads=reads, params=params, name="stft_frames")
     transform(b, n.output(), rows, t, D.mul(batch, frames))
+
+
+def _mel_shape(n: Node) -> list[Info]:
+    bins, length, *_ = (n.const(k) for k in range(5))
+    return [(dtype_of(n.attr("output_datatype")), (int(length.flat[0]) // 2 + 1, int(bins.flat[0])))]
+
+
+@op("MelWeightMatrix", since=17, shape=_mel_shape)
+def mel_weight_matrix(n: Node, b: Builder) -> None:
+    """Once its five numbers are known it is a constant; this says so of those that are not."""
+    raise UnsupportedOp("a MelWeightMatrix that is not folded")
 
 
 def transform(b: Builder, out: Value, rows: Value, t: Transform, count: Dim) -> None:
