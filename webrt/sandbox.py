@@ -18,12 +18,13 @@ from webrt import errors, validate
 from webrt import plan as plans
 from webrt.compiler.datafiles import DataFiles, Reader
 from webrt.compiler.options import CompileOptions
-from webrt.confine import NAMES, Layer, Limits
+from webrt.confine import Layer, Limits
 from webrt.confine.parent import Worker
+from webrt.confine.pool import Pool
 from webrt.errors import ExternalDataError, InvalidModel, PlanError, SandboxError, WebrtError
 from webrt.plan import Bytes, PlacedNode
 
-__all__ = ["Artifact", "Layer", "Limits", "compile", "status"]
+__all__ = ["Artifact", "Compiler", "Layer", "Limits", "compile", "status"]
 
 logger = logging.getLogger("webrt")
 Model: TypeAlias = str | os.PathLike[str] | Bytes
@@ -53,35 +54,67 @@ def compile(
     SandboxError. Raises what `compile_model` raises, and SandboxError where the worker was killed, ran out of time,
     memory or room for its output, or was refused a call. Nothing is left running.
     """
-    options, limits = options or CompileOptions(), limits or Limits()
-    if options.optimized_path is not None or options.optimized is not None:
-        raise SandboxError("a confined compilation returns the optimised model: ask for it by wants=('onnx',)")
-    with Worker(limits, prepare=True) as worker:
-        data, folder = _read(model)
-        layers = _ready(worker, require)
-        _request(worker, data, options, wants)
-        given = options.external_data
-        read = given if callable(given) else DataFiles(folder, given or {})
-        found: dict[str, bytearray] = {}
-        while "done" not in found:
-            tag, payload = worker.receive()
-            if tag == "need":
-                _answer(worker, payload, read)
-            elif tag == "progress":
-                _progress(payload, options.progress)
-            elif tag == "error":
-                raise _error(payload, limits)
-            elif tag in ("done", *wants):
-                found[tag] = payload
-            else:
-                raise SandboxError(f"the worker sent {tag!r}, which nobody asked for")
-    return _artifact(found, wants, layers)
+    with Worker(limits or Limits(), prepare=True) as worker:
+        return _run(worker, model, options or CompileOptions(), wants, require)
+
+
+class Compiler:
+    """Compiles in workers that are ready beforehand, for servers: one process per model, never used for another.
+
+    `spares` workers wait, each with its modules in memory (about 150 MB). Threads may share a Compiler.
+    """
+
+    def __init__(self, limits: Limits | None = None, *, spares: int = 1, require: bool = False) -> None:
+        self._pool = Pool(limits or Limits(), spares)
+        self._require = require
+
+    def compile(
+        self, model: Model, options: CompileOptions | None = None, *, wants: Sequence[str] = ("plan",)
+    ) -> Artifact:
+        """As `webrt.sandbox.compile`; the limit on time counts from this call."""
+        with self._pool.worker() as worker:
+            return _run(worker, model, options or CompileOptions(), wants, self._require)
+
+    def close(self) -> None:
+        """Ends all workers, those at work too."""
+        self._pool.close()
+
+    def __enter__(self) -> Compiler:
+        return self
+
+    def __exit__(self, *error: object) -> None:
+        self.close()
 
 
 def status() -> tuple[Layer, ...]:
     """The layers, each as it is in a worker that has just locked itself. Raises SandboxError where none starts."""
     with Worker(Limits(seconds=60), prepare=False) as worker:
-        return _layers(worker)
+        return worker.layers()
+
+
+def _run(worker: Worker, model: Model, options: CompileOptions, wants: Sequence[str], require: bool) -> Artifact:
+    """One compilation by a worker that has got nothing but its limits."""
+    if options.optimized_path is not None or options.optimized is not None:
+        raise SandboxError("a confined compilation returns the optimised model: ask for it by wants=('onnx',)")
+    data, folder = _read(model)
+    layers = _ready(worker, require)
+    _request(worker, data, options, wants)
+    given = options.external_data
+    read = given if callable(given) else DataFiles(folder, given or {})
+    found: dict[str, bytearray] = {}
+    while "done" not in found:
+        tag, payload = worker.receive()
+        if tag == "need":
+            _answer(worker, payload, read)
+        elif tag == "progress":
+            _progress(payload, options.progress)
+        elif tag == "error":
+            raise _error(payload, worker.limits)
+        elif tag in ("done", *wants):
+            found[tag] = payload
+        else:
+            raise SandboxError(f"the worker sent {tag!r}, which nobody asked for")
+    return _artifact(found, wants, layers)
 
 
 def _read(model: Model) -> tuple[Bytes, Path | None]:
@@ -95,19 +128,12 @@ def _read(model: Model) -> tuple[Bytes, Path | None]:
 
 
 def _ready(worker: Worker, require: bool) -> tuple[Layer, ...]:
-    layers = _layers(worker)
+    layers = worker.layers()
     missing = "; ".join(f"{layer.name}: {layer.detail}" for layer in layers if not layer.on)
     if missing and require:
         raise SandboxError(f"the sandbox is not complete here ({missing})")
     if missing:
         logger.warning("the sandbox is not complete here (%s)", missing)
-    return layers
-
-
-def _layers(worker: Worker) -> tuple[Layer, ...]:
-    layers = tuple(Layer(**entry) for entry in json.loads(worker.expect("ready")))
-    if tuple(layer.name for layer in layers) != NAMES:
-        raise SandboxError("the worker is of another version than this process")
     return layers
 
 

@@ -250,9 +250,9 @@ def test_a_worker_that_was_taken_over(
 
 
 def test_missing_layers_warn_or_fail(monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture) -> None:
-    real = sandbox._layers
+    real = Worker.layers
     gone = Layer("landlock", False, "not in this kernel")
-    monkeypatch.setattr(sandbox, "_layers", lambda w: tuple(gone if x.name == "landlock" else x for x in real(w)))
+    monkeypatch.setattr(Worker, "layers", lambda w: tuple(gone if x.name == "landlock" else x for x in real(w)))
     with pytest.raises(SandboxError, match="landlock: not in this kernel"):
         sandbox.compile(small(), require=True)
     with caplog.at_level(logging.WARNING, "webrt"):

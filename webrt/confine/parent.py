@@ -14,7 +14,7 @@ from collections.abc import Sequence
 from types import TracebackType
 from typing import IO
 
-from webrt.confine import Limits, frames
+from webrt.confine import NAMES, Layer, Limits, frames
 from webrt.errors import SandboxError
 
 # Not -I, which would ignore PYTHONHASHSEED as well: the environment is ours, and -P keeps the folder off the path.
@@ -35,7 +35,7 @@ class Worker:
     gone.
     """
 
-    def __init__(self, limits: Limits, *, prepare: bool, command: Sequence[str] = COMMAND) -> None:
+    def __init__(self, limits: Limits, *, prepare: bool, command: Sequence[str] | None = None) -> None:
         self.limits = limits
         self.room = limits.output
         self.last_words: deque[bytes] = deque(maxlen=_LAST_WORDS // 100)
@@ -43,17 +43,18 @@ class Worker:
         self._lock = threading.Lock()
         try:
             self.process = subprocess.Popen(
-                list(command), stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.PIPE, bufsize=0,
-                env=_environment(), cwd=os.path.abspath(os.sep), close_fds=True, start_new_session=True, pipesize=_PIPE,
+                list(command or COMMAND), stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.PIPE,
+                env=_environment(), cwd=os.path.abspath(os.sep), close_fds=True, start_new_session=True,
+                pipesize=_PIPE, bufsize=0,
             )  # fmt: skip
         except OSError as e:
             raise SandboxError(f"the worker process cannot be started: {e.strerror or e}") from e
-        self._clock = threading.Timer(limits.seconds, self._out_of_time)
-        self._listener = threading.Thread(target=self._listen)
-        self._clock.daemon = self._listener.daemon = True
+        self._layers: tuple[Layer, ...] = ()
+        self._clock: threading.Timer | None = None
+        self._listener = threading.Thread(target=self._listen, daemon=True)
+        self._listener.start()
         try:
-            self._clock.start()
-            self._listener.start()
+            self.start_clock()
             self.send("limits", json.dumps({**limits.to_json(), "prepare": prepare}).encode())
         except BaseException:
             self.close()
@@ -64,6 +65,26 @@ class Worker:
 
     def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, at: TracebackType | None) -> None:
         self.close()
+
+    def start_clock(self) -> None:
+        """The worker has `limits.seconds` from now on; the clock starts with the process."""
+        self.stop_clock()
+        self._clock = threading.Timer(self.limits.seconds, self._out_of_time)
+        self._clock.daemon = True
+        self._clock.start()
+
+    def stop_clock(self) -> None:
+        """The worker may wait as long as it likes."""
+        if self._clock is not None:
+            self._clock.cancel()
+
+    def layers(self) -> tuple[Layer, ...]:
+        """The layers, as the worker tells once it has locked itself."""
+        if not self._layers:
+            self._layers = tuple(Layer(**entry) for entry in json.loads(self.expect("ready")))
+            if tuple(layer.name for layer in self._layers) != NAMES:
+                raise SandboxError("the worker is of another version than this process")
+        return self._layers
 
     def send(self, tag: str, payload: bytes | bytearray | memoryview) -> None:
         """Sends one message. Where the worker reads no more, the next `receive` gives its last message or its end."""
@@ -92,7 +113,7 @@ class Worker:
 
     def close(self) -> None:
         """Ends the process, and everything that it started; frees the pipes."""
-        self._clock.cancel()
+        self.stop_clock()
         self._kill()
         with self._lock:
             self.process.wait()
