@@ -21,7 +21,7 @@ from webrt import plan as plans
 from webrt import sandbox
 from webrt.compiler.compile import compile_model
 from webrt.compiler.options import CompileOptions
-from webrt.confine import NAMES, Layer
+from webrt.confine import NAMES, Layer, parent
 from webrt.confine.parent import Worker
 from webrt.errors import (
     ExternalDataError,
@@ -264,6 +264,13 @@ def test_a_worker_that_does_not_start(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(sandbox, "Worker", partial(Worker, command=["/nowhere/python"]))
     with pytest.raises(SandboxError, match="cannot be started"):
         sandbox.compile(small())
+
+
+def test_the_worker_has_the_import_path_of_its_parent(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    monkeypatch.syspath_prepend(tmp_path)
+    (tmp_path / "only_here.py").write_text("print('found')")
+    done = subprocess.run(parent.python("import only_here"), capture_output=True, text=True, check=True, env={})
+    assert done.stdout == "found\n"
 
 
 def test_the_parent_imports_neither_numpy_nor_onnx(tmp_path: Path) -> None:

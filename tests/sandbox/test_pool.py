@@ -101,7 +101,7 @@ def test_closing_refuses_those_who_wait(started: list[Worker]) -> None:
 
 
 def test_workers_that_do_not_start(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(parent, "COMMAND", ("/nowhere/python",))
+    monkeypatch.setattr(parent, "python", lambda code: ["/nowhere/python"])
     with sandbox.Compiler() as compiler:
         for _ in range(2):
             with pytest.raises(SandboxError, match="cannot be started"):

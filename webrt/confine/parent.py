@@ -17,8 +17,7 @@ from typing import IO
 from webrt.confine import NAMES, Layer, Limits, frames
 from webrt.errors import SandboxError
 
-# Not -I, which would ignore PYTHONHASHSEED as well: the environment is ours, and -P keeps the folder off the path.
-COMMAND = (sys.executable, "-P", "-X", "utf8", "-m", "webrt.compiler.worker")
+COMPILER = "import os; from webrt.compiler.worker import main; os._exit(main())"
 ENVIRONMENT = {
     "PYTHONHASHSEED": "0", "OPENBLAS_NUM_THREADS": "1", "OMP_NUM_THREADS": "1", "MKL_NUM_THREADS": "1",
     "VECLIB_MAXIMUM_THREADS": "1", "NUMEXPR_NUM_THREADS": "1",
@@ -43,9 +42,9 @@ class Worker:
         self._lock = threading.Lock()
         try:
             self.process = subprocess.Popen(
-                list(command or COMMAND), stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.PIPE,
-                env=_environment(), cwd=os.path.abspath(os.sep), close_fds=True, start_new_session=True,
-                pipesize=_PIPE, bufsize=0,
+                list(command or python(COMPILER)), stdin=subprocess.PIPE, stdout=subprocess.PIPE,
+                stderr=subprocess.PIPE, pipesize=_PIPE, bufsize=0, env=_environment(), cwd=os.path.abspath(os.sep),
+                close_fds=True, start_new_session=True,
             )  # fmt: skip
         except OSError as e:
             raise SandboxError(f"the worker process cannot be started: {e.strerror or e}") from e
@@ -165,6 +164,15 @@ class Worker:
         }
         name = names.get(-code, f"signal {-code}")
         return f"the worker was killed by {name}: {reasons.get(name, 'it crashed')}"
+
+
+def python(code: str) -> list[str]:
+    """A command that runs `code` with the import path of this process, whatever put it together.
+
+    Not by -I, which would ignore PYTHONHASHSEED: the environment is ours anyway.
+    """
+    start = f"import sys; sys.path[:] = sys.argv[1:]; {code}"
+    return [sys.executable or "", "-P", "-X", "utf8", "-c", start, *map(os.path.abspath, sys.path)]
 
 
 def _pipe(stream: IO[bytes] | None) -> IO[bytes]:
