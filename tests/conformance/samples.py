@@ -11,7 +11,7 @@ from functools import lru_cache
 import onnx.defs
 
 import webrt.ops  # noqa: F401 (registers the operators)
-from tests.conformance import samples_elementwise, samples_spatial, samples_tensors
+from tests.conformance import samples_elementwise, samples_spatial, samples_special, samples_tensors
 from tests.conformance.samples_data import Sample
 from webrt import lowering, schemas
 
@@ -32,19 +32,20 @@ _VERSIONS: Mapping[int, str] = {
     14: "Add CumSum Div Mul Relu Sub Trilu",
     15: "BatchNormalization Pow",
     16: "GreaterOrEqual LeakyRelu LessOrEqual PRelu Where",
-    17: "LayerNormalization",
+    17: "LayerNormalization MelWeightMatrix STFT",
     18: "BitwiseAnd BitwiseNot BitwiseOr BitwiseXor CenterCropPad Col2Im ReduceL1 ReduceL2 ReduceMean ReduceProd "
     "ReduceSumSquare ScatterElements ScatterND Split",
     19: "Equal Resize",
-    20: "AffineGrid Gelu IsInf IsNaN ReduceMax ReduceMin",
+    20: "AffineGrid DFT Gelu IsInf IsNaN ReduceMax ReduceMin",
     21: "GroupNormalization QLinearMatMul",
-    22: "Acos Acosh Asin Asinh Atan Atanh AveragePool Conv ConvTranspose Cos Cosh Dropout Elu EyeLike GRU "
-    "GlobalAveragePool GlobalLpPool GlobalMaxPool GridSample HardSigmoid HardSwish InstanceNormalization LSTM "
-    "LpNormalization LpPool MaxPool Mish RNN Round Selu Sin Sinh Softplus Softsign Tan ThresholdedRelu",
+    22: "Acos Acosh Asin Asinh Atan Atanh AveragePool Conv ConvTranspose Cos Cosh DeformConv Det Dropout Elu EyeLike "
+    "GRU GlobalAveragePool GlobalLpPool GlobalMaxPool GridSample HardSigmoid HardSwish InstanceNormalization LSTM "
+    "LpNormalization LpPool MaxPool MaxRoiPool MaxUnpool Mish RNN RoiAlign Round Selu Sin Sinh "
+    "Softplus Softsign Tan ThresholdedRelu",
     23: "RMSNormalization RotaryEmbedding",
-    24: "Swish TopK",
+    24: "Swish TensorScatter TopK",
     25: "CastLike ConstantOfShape Flatten Identity Pad Reshape Shape Size Squeeze Transpose Unsqueeze",
-    26: "CumProd",
+    26: "BitCast CumProd",
     27: "Range",
     28: "BitShift Cast Celu DepthToSpace DequantizeLinear Einsum Mod OneHot QuantizeLinear ReduceLogSum "
     "ReduceLogSumExp ReverseSequence SpaceToDepth",
@@ -55,7 +56,8 @@ VERSIONS: Mapping[str, int] = {name: version for version, names in _VERSIONS.ite
 @lru_cache(maxsize=1)
 def samples() -> tuple[Sample, ...]:
     """All samples."""
-    return (*samples_elementwise.samples(), *samples_tensors.samples(), *samples_spatial.samples())
+    files = (samples_elementwise, samples_tensors, samples_spatial, samples_special)
+    return tuple(x for file in files for x in file.samples())
 
 
 def operators() -> set[Key]:

@@ -90,6 +90,8 @@ def typed(sample: Sample, parameter: str, inputs: list[int], name: str) -> Sampl
         return None
     arrays = [converted(x, name) if i in inputs and x is not None else x for i, x in enumerate(sample.inputs)]
     attrs = dict(sample.attrs)
+    if sample.op == "BitCast":
+        attrs["to"] = helper.np_dtype_to_tensor_dtype(np.dtype(f"uint{8 * numpy_type(name).itemsize}"))
     if not inputs and attribute == "value":
         attrs["value"] = onnx.numpy_helper.from_array(np.array([1], numpy_type(name)))
     elif not inputs and attribute is not None:

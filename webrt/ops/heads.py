@@ -199,7 +199,7 @@ def _attend(n: Node, b: Builder, q: Value, keys: Value, values: Value, mask: Val
 def _logits(n: Node, b: Builder, q: Value, total: Dim, mask: Value | None, extra: Value | None) -> Epilogue:
     """Scale, bias and masks of a logit."""
     batch, heads, steps, head = q.known_shape
-    scale = float(n.attr("scale", 0.0)) or (1 / math.sqrt(head) if isinstance(head, int) else 0.0)
+    scale = float(n.attr("scale", 0.0)) or (1 / math.sqrt(max(head, 1)) if isinstance(head, int) else 0.0)
     if not scale:
         raise UnsupportedOp(f"{n.op_type} whose head size is not known")
     params: dict[str, Dim | float] = {"scale": scale, "keys": total, "queries": steps, "heads": heads}
