@@ -14,7 +14,7 @@ from onnx.reference import ReferenceEvaluator
 from tests.kernels.harness import check_node, device, node_model, run_native
 from webrt import dtypes as T
 from webrt.dtypes import BY_NAME
-from webrt.errors import InvalidModel
+from webrt.errors import InputError, InvalidModel
 from webrt.plan import dump, load
 from webrt.runtime.session import Session
 from webrt.runtime.tensor import Tensor, numpy_dtype
@@ -226,3 +226,13 @@ def test_plans_carry_constants(name: str) -> None:
     for y, same in (got, again):
         np.testing.assert_array_equal(y, w.astype(np.float32) * 2)
         same_bits(same, w, w)
+
+
+@pytest.mark.parametrize("name", SMALL)
+def test_known_inputs(name: str) -> None:
+    x = patterns(name)[:3]
+    model, feeds = node_model("Cast", [x], {"to": 1}, opset=OPSET)
+    got, _ = run_native(model, feeds, known_inputs=feeds)
+    np.testing.assert_array_equal(got[0], x.astype(np.float32))
+    with pytest.raises(InputError, match="float64 was given"):
+        run_native(model, feeds, known_inputs={"x0": np.zeros(3)})

@@ -1,7 +1,8 @@
-"""Stands in for ml_dtypes in the page, whose real wheel is 0.2 MB of compiled code for types that WebGPU cannot hold.
+"""Stands in for ml_dtypes in the page, whose real wheel is 0.2 MB of compiled code for arithmetic that kernels do.
 
 Each name is a structured numpy dtype of one element with the right size. That is enough for onnx to import, to check
-models and to infer shapes, and for raw bytes to pass through; arithmetic on such an array raises TypeError.
+models and to infer shapes, and for raw bytes to pass to a device; arithmetic on such an array raises TypeError, and the
+CPU provider refuses it.
 `webrt site` packs this file into a wheel named ml_dtypes; natively the real package is used.
 """
 

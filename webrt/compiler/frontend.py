@@ -314,6 +314,13 @@ def _dim(d: onnx.TensorShapeProto.Dimension, fallback: str) -> Dim:
 
 def _as_array(value: Value, given: Any) -> np.ndarray[Any, Any]:
     array = np.asarray(given)
-    if value.dtype is not None and value.dtype.name != "string" and str(array.dtype) != value.dtype.name:
+    if value.dtype is not None and value.dtype.name != "string" and _code(array.dtype) != value.dtype.code:
         raise InputError(f"input {value.name!r} is {value.dtype}, {array.dtype} was given")
     return array
+
+
+def _code(dtype: np.dtype[Any]) -> int:
+    try:
+        return int(onnx.helper.np_dtype_to_tensor_dtype(dtype))
+    except ValueError:
+        return onnx.TensorProto.UNDEFINED
