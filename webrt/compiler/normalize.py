@@ -10,7 +10,7 @@ import onnx
 
 from webrt import dtypes as T
 from webrt import host, lowering
-from webrt.compiler import control, splice, tidy, weights
+from webrt.compiler import control, hoist, splice, tidy, weights
 from webrt.compiler.dump import Trace
 from webrt.compiler.infer import infer
 from webrt.compiler.splice import opsets_of
@@ -112,6 +112,7 @@ PASSES: tuple[tuple[str, Pass], ...] = (
     ("join_constants", weights.join_constants),
     ("fold_into_weights", weights.fold_into_weights),
     ("fold_padding", weights.fold_padding),
+    ("hoist_elementwise", hoist.hoist_elementwise),
     ("merge_equal", merge_equal),
     ("remove_dead", remove_dead),
 )
