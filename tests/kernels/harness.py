@@ -1,4 +1,4 @@
-"""One-node models: compiled, run natively, compared with onnxruntime's CPU provider (or with values that a test gives)."""
+"""One-node models: compiled, run natively, compared with onnxruntime's CPU provider (or with values a test gives)."""
 
 from __future__ import annotations
 
