@@ -43,11 +43,12 @@ class Worker:
         try:
             self.process = subprocess.Popen(
                 list(command or python(COMPILER)), stdin=subprocess.PIPE, stdout=subprocess.PIPE,
-                stderr=subprocess.PIPE, pipesize=_PIPE, bufsize=0, env=_environment(), cwd=os.path.abspath(os.sep),
-                close_fds=True, start_new_session=True,
+                stderr=subprocess.PIPE, bufsize=0, env=_environment(), cwd=os.path.abspath(os.sep), close_fds=True,
+                start_new_session=True,
             )  # fmt: skip
         except OSError as e:
             raise SandboxError(f"the worker process cannot be started: {e.strerror or e}") from e
+        _widen(self.process.stdin, self.process.stdout)
         self._layers: tuple[Layer, ...] = ()
         self._clock: threading.Timer | None = None
         self._listener = threading.Thread(target=self._listen, daemon=True)
@@ -179,6 +180,16 @@ def _pipe(stream: IO[bytes] | None) -> IO[bytes]:
     if stream is None:
         raise SandboxError("the worker has no pipe")
     return stream
+
+
+def _widen(*pipes: IO[bytes] | None) -> None:
+    """Large buffers, where the system gives them: a hundred megabytes pass in a third of the time."""
+    if sys.platform == "linux":
+        import fcntl
+
+        for pipe in pipes:
+            with contextlib.suppress(OSError):  # the account's share of pipe memory is used up
+                fcntl.fcntl(_pipe(pipe), fcntl.F_SETPIPE_SZ, _PIPE)
 
 
 def _environment() -> dict[str, str]:
