@@ -5,6 +5,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator, Mapping
 from functools import lru_cache
 
@@ -17,6 +18,10 @@ from webrt import lowering, schemas
 
 Key = tuple[str, str]
 FIRST = 7
+TYPES = (
+    "float32", "float16", "bfloat16", "int32", "uint32", "int64", "uint64", "bool", "int8", "uint8", "int16", "uint16",
+)  # fmt: skip
+"""The element types that kernels compute with."""
 NEWEST = onnx.defs.onnx_opset_version()
 
 # The newest schema version of the operators of the default domain that have kernels.
@@ -92,6 +97,15 @@ def required_opsets(key: Key) -> set[int]:
     versions = since_versions(key)
     wanted = {v for v in versions if v >= FIRST} | ({FIRST} if min(versions) <= FIRST else set()) | {NEWEST}
     return {v for v in wanted if any(e.since <= v <= (e.until or NEWEST) for e in entries)}
+
+
+def types_of(key: Key, opset: int, parameter: str) -> list[str]:
+    """The types of a type parameter of the operator's schema that kernels compute with."""
+    schema = schemas.get_schema(key[1], opset, key[0])
+    found = [c.allowed_type_strs for c in schema.type_constraints if c.type_param_str == parameter] if schema else []
+    plain = [m[1] for a in (found[0] if found else ()) if (m := re.fullmatch(r"tensor\((\w+)\)", a))]
+    names = ["float32" if p == "float" else p for p in plain]
+    return [n for n in names if n in TYPES]
 
 
 def newest_samples() -> Iterator[Sample]:

@@ -2,12 +2,10 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Iterator, Mapping
 from dataclasses import replace
 from typing import Any
 
-import ml_dtypes
 import numpy as np
 import onnx
 import pytest
@@ -18,8 +16,9 @@ from tests.conformance.oracles import expected
 from tests.conformance.samples_data import Array, Sample
 from tests.kernels.harness import node_model, run_native
 from tests.tolerance import close
-from webrt import dtypes as T
 from webrt import schemas
+from webrt.dtypes import BY_NAME
+from webrt.runtime.tensor import numpy_dtype
 
 # Attributes that name the type of the output.
 TYPE_ATTRIBUTE = {"Cast": "to", "EyeLike": "dtype", "ConstantOfShape": "value"}
@@ -48,7 +47,7 @@ NOWHERE: Mapping[tuple[str, str], tuple[str, str]] = {
 
 def numpy_type(name: str) -> np.dtype[Any]:
     """numpy's type of a device type."""
-    return np.dtype(ml_dtypes.bfloat16 if name == "bfloat16" else name)
+    return np.dtype(numpy_dtype(BY_NAME[name]))
 
 
 def converted(x: Array, name: str) -> Array:
@@ -71,16 +70,6 @@ def parameters(sample: Sample) -> Mapping[str, list[int]]:
         if x is not None and formal.type_str in found:
             found[formal.type_str].append(i)
     return found
-
-
-def storable(sample: Sample, parameter: str) -> list[str]:
-    """The types of a parameter that devices hold."""
-    schema = schemas.get_schema(sample.op, S.newest_opset(sample), sample.domain)
-    assert schema is not None
-    allowed = next(c.allowed_type_strs for c in schema.type_constraints if c.type_param_str == parameter)
-    names = {"float": "float32"}
-    plain = [m[1] for a in allowed if (m := re.fullmatch(r"tensor\((\w+)\)", a))]
-    return [n for p in plain if (n := names.get(p, p)) in T.BY_NAME and T.BY_NAME[n].on_device]
 
 
 def typed(sample: Sample, parameter: str, inputs: list[int], name: str) -> Sample | None:
@@ -109,7 +98,7 @@ def cases() -> Iterator[tuple[str, str, str, Sample]]:
         op, found = f"{sample.domain and 'ms.'}{sample.op}", parameters(sample)
         for parameter, inputs in found.items():
             inputs = inputs + found.get(LINKED.get(op, {}).get(parameter, ""), [])
-            for name in storable(sample, parameter):
+            for name in S.types_of((sample.domain, sample.op), S.newest_opset(sample), parameter):
                 changed = typed(sample, parameter, inputs, name)
                 if changed is not None and name not in NOWHERE.get((op, parameter), ("",))[0].split():
                     yield op, parameter, name, changed
