@@ -10,6 +10,8 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
+import onnx
+import onnx.helper
 import pytest
 from playwright.sync_api import Browser
 
@@ -83,3 +85,29 @@ def test_pyodide(name: str, run: Run) -> None:
         C.compare(case, [data[k] for k in data.files])
     on_cpu = any(provider == "cpu" for _, provider in answer["placement"])
     assert on_cpu == (C.expected_kind(name) == "cpu")
+
+
+@pytest.mark.parametrize(
+    ("code", "raw", "numbers"),
+    [
+        (onnx.TensorProto.INT4, [0x21, 0xF8], [1, 2, -8, -1]), (onnx.TensorProto.UINT2, [0b11100100], [0, 1, 2, 3]),
+        (onnx.TensorProto.FLOAT8E4M3FN, [0x38, 0x40, 0xB8, 0x00], [1, 2, -1, 0]),
+        (onnx.TensorProto.FLOAT4E2M1, [0x21, 0xF7], [0.5, 1, 6, -6]),
+    ],
+)  # fmt: skip
+def test_small_types_inside_a_model(code: int, raw: list[int], numbers: list[float], run: Run) -> None:
+    """A page has no ml_dtypes; weights of its types go to the device as bytes."""
+    info = onnx.helper.make_tensor_value_info
+    graph = onnx.helper.make_graph(
+        [onnx.helper.make_node("DequantizeLinear", ["w", "s"], ["d"]), onnx.helper.make_node("Add", ["d", "x"], ["y"])],
+        "g", [info("x", 1, [4])], [info("y", 1, [4])],
+        [
+            onnx.TensorProto(name="w", data_type=code, dims=[4], raw_data=bytes(raw)),
+            onnx.helper.make_tensor("s", 1, [], [0.5]),
+        ],
+    )  # fmt: skip
+    model = onnx.helper.make_model(graph, opset_imports=[onnx.helper.make_opsetid("", 25)], ir_version=11)
+    answer = run(C.Case("small", model, {"x": np.ones(4, np.float32)}, [], 0, 0))
+    with np.load(io.BytesIO(base64.b64decode(answer["outputs"]))) as data:
+        np.testing.assert_array_equal(data["arr_0"], np.array(numbers, np.float32) / 2 + 1)
+    assert all(provider == "webgpu" for _, provider in answer["placement"])
