@@ -10,7 +10,7 @@ import onnx
 
 from webrt import dtypes as T
 from webrt import host, lowering
-from webrt.compiler import control, hoist, splice, tidy, weights
+from webrt.compiler import control, hoist, splice, tidy, unroll, weights
 from webrt.compiler.dump import Trace
 from webrt.compiler.infer import infer
 from webrt.compiler.splice import opsets_of
@@ -104,7 +104,7 @@ def remove_dead(graph: Graph) -> bool:
 PASSES: tuple[tuple[str, Pass], ...] = (
     ("inline_functions", inline_functions),
     ("inline_known_branches", control.inline_known_branches),
-    ("unroll_loops", control.unroll_loops),
+    ("unroll_loops", unroll.unroll_loops),
     ("fold_constants", fold_constants),
     ("remove_identities", tidy.remove_identities),
     ("shorten_chains", tidy.shorten_chains),
