@@ -1,4 +1,4 @@
-"""Collects what the conformance tests counted: `pytest tests/conformance --conformance-json FILE`."""
+"""Settings of all tests, and `pytest tests/conformance --conformance-json FILE`: what the conformance tests counted."""
 
 from __future__ import annotations
 
@@ -7,6 +7,11 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from hypothesis import HealthCheck, settings
+
+# The same cases at every run, and none refused because the machine is busy.
+settings.register_profile("webrt", derandomize=True, deadline=None, suppress_health_check=[HealthCheck.too_slow])
+settings.load_profile("webrt")
 
 _RESULTS = pytest.StashKey[dict[str, dict[str, Any]]]()
 

@@ -7,6 +7,8 @@ import logging
 import queue
 import subprocess
 import sys
+from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
 
@@ -121,12 +123,18 @@ def test_devices_are_shared_and_tensors_pass_between_sessions() -> None:
         y.close()
 
 
+def in_a_thread(call: Callable[[], Any]) -> Any:
+    """A thread of its own has no event loop yet; playwright leaves one running in the tests' main thread."""
+    with ThreadPoolExecutor(1) as pool:
+        return pool.submit(call).result()
+
+
 def test_asynchronous_runs() -> None:
     async def both() -> list[Any]:
         session = await webrt.InferenceSession.create(bias_model(), providers=[WEBGPU])
         return await asyncio.gather(*(session.arun(None, {"x": X + i}) for i in range(3)))
 
-    for i, (y,) in enumerate(asyncio.run(both())):
+    for i, (y,) in enumerate(in_a_thread(lambda: asyncio.run(both()))):
         np.testing.assert_array_equal(y, np.maximum(X + i + 1, 0))
     with webrt.InferenceSession(bias_model()) as session:
         done: queue.Queue[tuple[Any, ...]] = queue.Queue()
