@@ -114,6 +114,14 @@ def test_declared_sizes_that_are_wrong_or_missing() -> None:
     assert plan.outputs[0].shape is not None and len(plan.outputs[0].shape) == 2
 
 
+def test_outputs_without_a_type_or_a_shape() -> None:
+    m = model()
+    m.graph.output[0].type.tensor_type.ClearField("shape")
+    assert compile_model(m).outputs[0].dtype == "float32"
+    m.graph.output[0].ClearField("type")
+    assert compile_model(m).outputs[0].dtype == "float32"
+
+
 def test_an_initializer_that_is_an_input_is_a_constant() -> None:
     m = model('<ir_version: 8, opset_import: ["" : 18]> g (float[4] x, float[4] w) => (float[4] y) { y = Add(x, w) }')
     m.graph.initializer.append(numpy_helper.from_array(np.arange(4, dtype=np.float32), "w"))

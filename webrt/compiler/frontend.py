@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import os
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any, TypeAlias
 
@@ -68,7 +69,8 @@ def check(model: onnx.ModelProto) -> None:
             "onnx.version_converter"
         )
     try:
-        _checked(model)
+        with _types_filled_in(model.graph):
+            _checked(model)
     except (onnx.checker.ValidationError, EncodeError, ValueError, RuntimeError) as e:
         message = str(e).strip().splitlines()[0]
         missing = re.search(r"No Op registered for (\S+)", message)
@@ -95,6 +97,22 @@ def _checked(model: onnx.ModelProto) -> None:
         except onnx.checker.ValidationError as e:
             if _DEPRECATED not in str(e):
                 raise
+
+
+@contextmanager
+def _types_filled_in(graph: onnx.GraphProto) -> Iterator[None]:
+    """While it lasts, inputs and outputs that declare no type or no shape have one, which the checker insists on."""
+    filled = []
+    for info in [*graph.input, *graph.output]:
+        if info.type.WhichOneof("value") in (None, "tensor_type") and not info.type.tensor_type.HasField("shape"):
+            filled.append((info, onnx.TypeProto.FromString(info.type.SerializeToString())))
+            info.type.tensor_type.shape.SetInParent()
+            info.type.tensor_type.elem_type = info.type.tensor_type.elem_type or onnx.TensorProto.FLOAT
+    try:
+        yield
+    finally:
+        for info, declared in filled:
+            info.type.CopyFrom(declared)
 
 
 def load(model: onnx.ModelProto, known: Mapping[str, Any] | None = None) -> Graph:
