@@ -40,6 +40,7 @@ Info: TypeAlias = tuple[DType | None, Shape | None]
 """An output's type and shape; None where it is not a tensor, or the rank is not known."""
 ShapeFn: TypeAlias = Callable[[Node], Sequence[Info]]
 LowerFn: TypeAlias = Callable[[Node, "Builder"], None]
+InputShapes: TypeAlias = str | Callable[[Node], str]
 L = TypeVar("L", bound=LowerFn)
 Groups: TypeAlias = tuple[Dim, Dim, Dim]
 
@@ -59,12 +60,25 @@ class Op:
 _REGISTRY: dict[tuple[str, str], list[Op]] = {}
 
 
-def op(*names: str, shape: ShapeFn, domain: str = "", since: int = 1, until: int | None = None) -> Callable[[L], L]:
-    """Registers a lowering for operators at a range of opsets (the version of the domain that a model imports)."""
+def op(
+    *names: str, shape: ShapeFn, domain: str = "", since: int = 1, until: int | None = None, inputs: InputShapes = ""
+) -> Callable[[L], L]:
+    """Registers a lowering for operators at a range of opsets (the version of the domain that a model imports).
+
+    `inputs` gives the shapes that fit together ("N C *, C, C"), for `check_inputs`."""
+
+    def checked_shape(n: Node) -> Sequence[Info]:
+        check_inputs(n, inputs if isinstance(inputs, str) else inputs(n))
+        return shape(n)
 
     def register(lower: L) -> L:
+        def checked_lower(n: Node, b: Builder) -> None:
+            check_inputs(n, inputs if isinstance(inputs, str) else inputs(n), b)
+            lower(n, b)
+
+        made = (checked_shape, checked_lower) if inputs else (shape, lower)
         for name in names:
-            _REGISTRY.setdefault((domain, name), []).append(Op(name, domain, since, until, shape, lower))
+            _REGISTRY.setdefault((domain, name), []).append(Op(name, domain, since, until, *made))
         return lower
 
     return register
@@ -344,6 +358,29 @@ def broadcast_shapes(*shapes: Sequence[Dim]) -> Shape:
             size = D.broadcast(size, s[k]) if k >= 0 else size
         out.append(size)
     return tuple(out)
+
+
+def check_inputs(n: Node, pattern: str, b: Builder | None = None) -> None:
+    """The shapes of inputs against a pattern: a token per axis, inputs apart by commas. A name is the same size
+    wherever it stands, `_` any size, a number itself, `*` any more axes; nothing means any shape.
+
+    Raises ShapeError where known sizes do not fit; with a builder, sizes that are not known become checks."""
+    sizes: dict[str, Dim] = {}
+    for i, part in enumerate(pattern.split(",")):
+        tokens, shape = part.split(), n.input(i).shape if n.has(i) else None
+        if not tokens or shape is None:
+            continue
+        said = f"{n.op_type}: input {i} has shape {list(shape)}, expected [{', '.join(tokens)}]"
+        fixed = [t for t in tokens if t != "*"]
+        if len(shape) < len(fixed) or (len(shape) != len(fixed) and len(fixed) == len(tokens)):
+            raise ShapeError(said)
+        for token, size in zip(fixed, shape):
+            want = size if token == "_" else int(token) if token.isdecimal() else sizes.setdefault(token, size)
+            holds, said_why = D.eq(size, want), said if token.isdecimal() else f"{said} with {token} = {want}"
+            if holds == 0:
+                raise ShapeError(said_why)
+            if b is not None:
+                b.check(holds, said_why)
 
 
 def same_as_first(n: Node) -> list[Info]:

@@ -34,7 +34,7 @@ EXCLUDED = {
     "Div": "integers by 0, and the lowest by -1: C leaves them open, ONNX says nothing",
     "Mod": "integers by 0: as Div",
     "BitShift": "by the type's width or more: C leaves it open, ONNX says nothing",
-    "Cast": 'of floats that the integer type has not: "casting from floating point to fixed point: undefined if OOR"',
+    "Cast": 'of floats that the integer type has not: "fixed point: undefined if OOR" (Cast-28)',
     "LSTM": 'a clip: it "is applied to the input of activations", h among them (LSTM-22); onnxruntime leaves out h',
     "MaxPool": "auto_pad SAME_* with dilations, as in all pools: ceil(input_spatial_shape[i] / strides[i]) "
     "elements (MaxPool-22); onnxruntime's shape depends on the dilation",

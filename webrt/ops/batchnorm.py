@@ -21,7 +21,12 @@ def _batch_shape(n: Node) -> list[Info]:
     return [(x.dtype, x.shape), *[(mean.dtype, mean.shape)] * (len(n.outputs) - 1)]
 
 
-@op("BatchNormalization", shape=_batch_shape, since=7)
+def _batch_inputs(n: Node) -> str:
+    """A lone axis is the batch, then there is one channel; opsets below 9 may have statistics per element."""
+    return "N C *, C, C, C, C" if n.input(0).rank > 1 and n.attr("spatial", 1) else ""
+
+
+@op("BatchNormalization", shape=_batch_shape, since=7, inputs=_batch_inputs)
 def batch_normalization(n: Node, b: Builder) -> None:
     x = n.input(0)
     require(n.given(), *T.FLOATS)

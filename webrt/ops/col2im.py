@@ -25,7 +25,7 @@ def _col2im_shape(n: Node) -> list[Info]:
     return [(n.input(0).dtype, (batch, D.floordiv(channels, math.prod(_block(n))), *n.dims(1)))]
 
 
-@op("Col2Im", since=18, shape=_col2im_shape)
+@op("Col2Im", since=18, shape=_col2im_shape, inputs="N K L, A, A")
 def col2im(n: Node, b: Builder) -> None:
     x, out, block = n.input(0), n.output(), _block(n)
     require([x], T.F32, T.F16, T.BF16)

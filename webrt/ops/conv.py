@@ -45,7 +45,7 @@ def conv_shape(n: Node) -> list[Info]:
     return [(x.dtype, (x.shape[0], w.shape[0], *(a.out for a in conv_axes(n, x, w))))]
 
 
-@op("Conv", shape=conv_shape)
+@op("Conv", shape=conv_shape, inputs="N C *, M _ *, M")
 def conv(n: Node, b: Builder, epilogue: Epilogue = IDENTITY) -> None:
     require(n.given(), T.F32, T.F16, T.BF16)
     x, w = n.input(0), n.input(1)

@@ -50,7 +50,7 @@ def conv_integer(n: Node, b: Builder) -> None:
     _sums(n, b, n.input(0), n.input(1), zeros, None, n.output(0))
 
 
-@op("QLinearConv", shape=quantized_shape)
+@op("QLinearConv", shape=quantized_shape, inputs="N C *, , , M _ *, , , , , M")
 def qlinear_conv(n: Node, b: Builder) -> None:
     bias, out = n.input(8) if n.has(8) else None, n.output(0)
     require([bias], T.I32)

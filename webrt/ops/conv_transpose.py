@@ -58,7 +58,11 @@ def transpose_shape(n: Node) -> list[Info]:
     return [(x.dtype, (x.shape[0], channels, *(a.out for a in transpose_axes(n, x, w))))]
 
 
-@op("ConvTranspose", shape=transpose_shape)
+def _transpose_inputs(n: Node) -> str:
+    return "N C *, C M *, M" if n.attr("group", 1) == 1 else "N C *, C _ *, _"
+
+
+@op("ConvTranspose", shape=transpose_shape, inputs=_transpose_inputs)
 def conv_transpose(n: Node, b: Builder, epilogue: Epilogue = IDENTITY) -> None:
     require(n.given(), T.F32, T.F16, T.BF16)
     x, w = n.input(0), n.input(1)

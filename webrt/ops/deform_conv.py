@@ -22,7 +22,7 @@ def _shape(n: Node) -> list[Info]:
     return [(x.dtype, (x.known_shape[0], w.known_shape[0], *(a.out for a in conv_axes(n, x, w))))]
 
 
-@op("DeformConv", since=19, shape=_shape)
+@op("DeformConv", since=19, shape=_shape, inputs="N C *, M _ *, N _ *, M, N _ *")
 def deform_conv(n: Node, b: Builder) -> None:
     require(n.given(), *T.FLOATS)
     x, w = n.input(0), n.input(1)

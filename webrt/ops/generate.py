@@ -125,7 +125,7 @@ def range_(n: Node, b: Builder) -> None:
     b.map(out, text[dtype.wgsl], params={"start": start, "delta": delta}, name="range")
 
 
-@op("OneHot", since=9, shape=_one_hot_shape)
+@op("OneHot", since=9, shape=_one_hot_shape, inputs="*, *, 2")
 def one_hot(n: Node, b: Builder) -> None:
     """An index in -depth … depth-1 is hot at its place, any other nowhere."""
     indices, values, axis = n.input(0), n.input(2), _one_hot_axis(n)
@@ -159,7 +159,11 @@ return Out();"""
     b.map(n.output(), text, reads={"x": x}, params=params, as_type=raw(("x", x), ("out", x)), name="trilu")
 
 
-@op("ReverseSequence", since=10, shape=same_as_first)
+def _reverse_inputs(n: Node) -> str:
+    return "_ B *, B" if n.attr("batch_axis", 1) == 1 else "B *, B"
+
+
+@op("ReverseSequence", since=10, shape=same_as_first, inputs=_reverse_inputs)
 def reverse_sequence(n: Node, b: Builder) -> None:
     x, lens = n.input(0), n.input(1)
     require([lens], T.I64)

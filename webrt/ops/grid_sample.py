@@ -124,7 +124,12 @@ def _affine_shape(n: Node) -> list[Info]:
     return [(n.input(0).dtype, (size[0], *size[2:], len(size) - 2))]
 
 
-@op("AffineGrid", since=20, shape=_affine_shape)
+def _affine_inputs(n: Node) -> str:
+    """theta of 2-D pictures, whose size has 4 numbers, or of 3-D ones."""
+    return "N 3 4, 5" if n.input(1).shape == (5,) else "N 2 3, 4"
+
+
+@op("AffineGrid", since=20, shape=_affine_shape, inputs=_affine_inputs)
 def affine_grid(n: Node, b: Builder) -> None:
     """Each point is theta · (x, y[, z], 1) with x, y, z evenly spaced in -1 … 1."""
     theta, out = n.input(0), n.output()

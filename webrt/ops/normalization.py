@@ -119,7 +119,7 @@ def _per_channel(n: Node, index: int, shape: Sequence[Dim]) -> Affine:
     return Affine(n.input(index), Rows.of(shape, [k for k in range(len(shape)) if k != 1]))
 
 
-@op("InstanceNormalization", shape=same_as_first)
+@op("InstanceNormalization", shape=same_as_first, inputs="N C *, C, C")
 def instance_normalization(n: Node, b: Builder) -> None:
     x = n.input(0)
     require([x], *T.FLOATS)
@@ -130,7 +130,12 @@ def instance_normalization(n: Node, b: Builder) -> None:
     )  # fmt: skip
 
 
-@op("GroupNormalization", shape=same_as_first)
+def _group_inputs(n: Node) -> str:
+    """Scale and bias are per group below opset 21, then per channel."""
+    return "N C *, C, C" if n.opset >= 21 else f"N C *, {int(n.attr('num_groups'))}, {int(n.attr('num_groups'))}"
+
+
+@op("GroupNormalization", shape=same_as_first, inputs=_group_inputs)
 def group_normalization(n: Node, b: Builder) -> None:
     x, groups = n.input(0), int(n.attr("num_groups"))
     require([x], *T.FLOATS)

@@ -71,7 +71,21 @@ def _shape(n: Node) -> list[Info]:
     return [(dtype, y), end, end][: len(n.outputs)]
 
 
-@op("RNN", "GRU", "LSTM", since=7, shape=_shape)
+def _input_shapes(n: Node) -> str:
+    """X, W, R, B, sequence_lens, initial states, P."""
+    gates, directions = {"RNN": 1, "GRU": 3, "LSTM": 4}[n.op_type], 2 if n.attr("direction") == "bidirectional" else 1
+    rows, state = f"{directions} GH", "B D H" if n.attr("layout", 0) else "D B H"
+    x = "B T I" if n.attr("layout", 0) else "T B I"
+    known = n.input(2).known_shape[-1] if n.input(2).rank else 0
+    hidden = known if isinstance(known, int) else n.attr("hidden_size")
+    if isinstance(hidden, int):
+        rows = f"{directions} {gates * hidden}"
+    bias, peepholes = (f"{directions} {k * hidden}" if isinstance(hidden, int) else "_ _" for k in (2 * gates, 3))
+    state = state.replace("D", str(directions))
+    return f"{x}, {rows} I, {rows} H, {bias}, B, {state}, {state}, {peepholes}"
+
+
+@op("RNN", "GRU", "LSTM", since=7, shape=_shape, inputs=_input_shapes)
 def recurrent(n: Node, b: Builder) -> None:
     require([v for k, v in enumerate(n.inputs) if k != 4], *T.FLOATS)
     s = _sizes(n)

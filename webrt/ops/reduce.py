@@ -14,6 +14,7 @@ from dataclasses import replace
 from webrt import dtypes as T
 from webrt.dims import Dim
 from webrt.dtypes import DType
+from webrt.errors import ShapeError
 from webrt.ir import Node, Value
 from webrt.lowering import Builder, Info, Shape, normalize_axis, op, require
 from webrt.ops import args
@@ -27,7 +28,10 @@ def reduced_axes(n: Node) -> tuple[int, ...]:
     given, rank = args.ints(n, "axes", 1), n.input(0).rank
     if not given:
         return () if n.attr("noop_with_empty_axes", 0) else tuple(range(rank))
-    return tuple(sorted({normalize_axis(a, rank) for a in given}))
+    axes = sorted(normalize_axis(a, rank) for a in given)
+    if len(set(axes)) != len(axes):
+        raise ShapeError(f"axes {given} name one axis twice")
+    return tuple(axes)
 
 
 def reduced_shape(shape: Sequence[Dim], axes: Sequence[int], keepdims: bool) -> Shape:

@@ -86,7 +86,7 @@ def _check_loops(n: Node, b: Builder, height: Dim, width: Dim, bins: int) -> Non
     b.check(D.lt(area, most + 1), f"{n.op_type}: images of more than {most} elements")
 
 
-@op("RoiAlign", since=10, shape=_align_shape)
+@op("RoiAlign", since=10, shape=_align_shape, inputs="N C H W, R 4, R")
 def roi_align(n: Node, b: Builder) -> None:
     x, rois, images, out = n.input(0), n.input(1), n.input(2), n.output()
     require([x, rois], *T.FLOATS)
@@ -139,7 +139,7 @@ def _pool_shape(n: Node) -> list[Info]:
     return [(x.dtype, (rois.known_shape[0], x.known_shape[1], *(int(s) for s in n.attr("pooled_shape"))))]
 
 
-@op("MaxRoiPool", shape=_pool_shape)
+@op("MaxRoiPool", shape=_pool_shape, inputs="N C H W, R 5")
 def max_roi_pool(n: Node, b: Builder) -> None:
     x, rois, out = n.input(0), n.input(1), n.output()
     require([x, rois], *T.FLOATS)

@@ -27,7 +27,13 @@ class Turn:
     interleaved: bool = False
 
 
-@op("RotaryEmbedding", shape=same_as_first, since=23)
+def _inputs(n: Node) -> str:
+    """Tables by position, or, without positions, by batch entry and step."""
+    x = "B _ T _" if n.input(0).rank == 4 else "B T _"
+    return f"{x}, P D, P D, B T" if n.has(3) else f"{x}, B T D, B T D"
+
+
+@op("RotaryEmbedding", shape=same_as_first, since=23, inputs=_inputs)
 def rotary_embedding(n: Node, b: Builder) -> None:
     ids = n.input(3) if n.has(3) else None
     head = _head_size(n, int(n.attr("num_heads", 0)))
@@ -35,7 +41,13 @@ def rotary_embedding(n: Node, b: Builder) -> None:
     rotate(b, n.output(), n.input(0), Turn(n.input(1), n.input(2), ids, head, width, pairs))
 
 
-@op("RotaryEmbedding", shape=same_as_first, domain=MS)
+def _ms_inputs(n: Node) -> str:
+    """Positions of each step, or one for the first."""
+    x = "B _ T _" if n.input(0).rank == 4 else "B T _"
+    return f"{x}, B T, P D, P D" if n.input(1).rank == 2 else f"{x}, 1, P D, P D"
+
+
+@op("RotaryEmbedding", shape=same_as_first, domain=MS, inputs=_ms_inputs)
 def rotary_embedding_microsoft(n: Node, b: Builder) -> None:
     if n.attr("is_packed_batching", 0) or n.attr("scale", 1.0) != 1.0:
         raise UnsupportedOp("RotaryEmbedding with packed batches or a scale")

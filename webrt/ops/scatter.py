@@ -143,7 +143,18 @@ def scatter_elements(n: Node, b: Builder) -> None:
     _scan(b, n, places[axis], text, f"wrapped_indices({at}, p.size) == c{axis}", at, params)
 
 
-@op("ScatterND", since=11, shape=same_as_first)
+def _scatter_nd_inputs(n: Node) -> str:
+    """updates: the index tuples' places, then the axes that tuples do not reach."""
+    data, indices = n.input(0).known_shape, n.input(1).known_shape
+    depth = indices[-1] if indices else 0
+    if not isinstance(depth, int) or depth > len(data):
+        return ""
+    places = [f"I{k}" for k in range(len(indices) - 1)]
+    axes = [f"D{k}" for k in range(len(data))]
+    return f"{' '.join(axes)}, {' '.join([*places, '_'])}, {' '.join([*places, *axes[depth:]]) or '*'}"
+
+
+@op("ScatterND", since=11, shape=same_as_first, inputs=_scatter_nd_inputs)
 def scatter_nd(n: Node, b: Builder) -> None:
     x, indices, updates = n.input(0), n.input(1), n.input(2)
     require([indices], T.I64)

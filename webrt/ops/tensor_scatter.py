@@ -11,7 +11,7 @@ from webrt.lowering import Builder, normalize_axis, op, require, same_as_first
 from webrt.ops.view import raw
 
 
-@op("TensorScatter", since=24, shape=same_as_first)
+@op("TensorScatter", since=24, shape=same_as_first, inputs="B *, B *, B")
 def tensor_scatter(n: Node, b: Builder) -> None:
     """A row that would lie outside the cache is not written."""
     past, update, out = n.input(0), n.input(1), n.output()
