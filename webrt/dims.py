@@ -245,18 +245,14 @@ def at_least(a: Dim, b: Dim) -> bool:
     return all(c >= 0 and all(_non_negative(x) for x in m) for m, c in difference.terms)
 
 
-def variables(dim: Dim) -> set[str]:
+@lru_cache(maxsize=65536)
+def variables(dim: Dim) -> frozenset[str]:
     """The names that a size depends on."""
     if isinstance(dim, int):
-        return set()
-    found: set[str] = set()
-    for monomial, _ in dim.terms:
-        for atom in monomial:
-            if atom.op == "var":
-                found.add(atom.args[0])
-            else:
-                found |= set().union(*(variables(x) for x in atom.args))
-    return found
+        return frozenset()
+    atoms = {atom for monomial, _ in dim.terms for atom in monomial}
+    named = frozenset(a.args[0] for a in atoms if a.op == "var")
+    return named.union(*(variables(x) for a in atoms if a.op != "var" for x in a.args))
 
 
 def substitute(dim: Dim, known: Mapping[str, Dim]) -> Dim:

@@ -10,6 +10,8 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass, field
+from itertools import islice
+from typing import TypeAlias
 
 from webrt import dims as D
 from webrt.compiler.lower import HostNode, Item, reads, writes
@@ -21,6 +23,8 @@ from webrt.lowering import Alias
 from webrt.plan import Place
 
 ALIGN = 16
+SCAN = 64
+Kind: TypeAlias = tuple[bool, frozenset[str]]
 TYPICAL = 64
 """What a free size is taken to be where two expressions have to be compared beforehand."""
 
@@ -51,13 +55,9 @@ class Memory:
         """The size of each slot, in bytes."""
         return [_maximum(sizes) for sizes in self.tenants]
 
-    def may_share(self, a: Dim, b: Dim) -> bool:
-        """Whether one slot may serve both: both or neither above the binding limit, and known at the same time."""
-        beyond = [isinstance(size, int) and size > self.limit for size in (a, b)]
-        return beyond[0] == beyond[1] and self._late(a) == self._late(b)
-
-    def _late(self, size: Dim) -> set[str]:
-        return D.variables(size) - self.early
+    def kind(self, size: Dim) -> Kind:
+        """Sizes of one kind may share a slot: both or neither above the binding limit, and known at the same time."""
+        return isinstance(size, int) and size > self.limit, D.variables(size) - self.early
 
 
 def assign(graph: Graph, items: Sequence[Item], limit: int) -> Memory:
@@ -120,36 +120,63 @@ def _constants(items: Sequence[Item], memory: Memory) -> None:
 
 
 def _slots(items: Sequence[Item], device: set[Value], last: dict[Value, int], memory: Memory) -> None:
-    free: list[int] = []
+    free = _FreeSlots(memory)
     ends: dict[int, list[int]] = {}
     for i, item in enumerate(items):
         for value in writes(item.step):
             root = memory.root(value)
             if root in memory.places or root not in device or root.const is not None:
                 continue
-            place = _take(memory, free, slot_size(root), root.name)
+            size = slot_size(root)
+            slot = free.take(size)
+            place = _new_slot(memory, size, root.name) if slot is None else ("s", slot)
             memory.places[root] = place
             ends.setdefault(last[root], []).append(place[1])
-        free += ends.pop(i, [])
+        for slot in ends.pop(i, []):
+            free.add(slot)
 
 
-def _take(memory: Memory, free: list[int], size: Dim, label: str) -> Place:
-    """The free slot that fits best; else the one that grows least; else a new one.
+class _FreeSlots:
+    """The slots that no tensor uses at the moment; of many, the latest SCAN of a kind are looked at."""
 
-    Sizes that cannot be compared are compared at TYPICAL sizes, and the slot is as large as the largest at each run.
-    """
-    alike = [s for s in free if memory.may_share(memory.tenants[s][0], size)]
-    fitting = [s for s in alike if any(D.at_least(t, size) for t in memory.tenants[s])]
-    need = _typical(size)
-    if fitting:
-        slot = min(fitting, key=lambda s: (_largest(memory.tenants[s]), s))
-    elif alike:
-        slot = min(alike, key=lambda s: (abs(_largest(memory.tenants[s]) - need), s))
-        memory.tenants[slot] = [t for t in memory.tenants[slot] if not D.at_least(size, t)] + [size]
-    else:
-        return _new_slot(memory, size, label)
-    free.remove(slot)
-    return ("s", slot)
+    def __init__(self, memory: Memory) -> None:
+        self._memory = memory
+        self._kinds: dict[Kind, dict[int, None]] = {}
+        self._exact: dict[Dim, list[int]] = {}
+
+    def add(self, slot: int) -> None:
+        tenants = self._memory.tenants[slot]
+        self._kinds.setdefault(self._memory.kind(tenants[0]), {})[slot] = None
+        for size in tenants:
+            self._exact.setdefault(size, []).append(slot)
+
+    def take(self, size: Dim) -> int | None:
+        """The slot that fits best; else the one that grows least; None where there is none of the kind.
+
+        Sizes that cannot be compared are compared at TYPICAL sizes; the slot is as large as the largest at each run.
+        """
+        alike = self._kinds.get(self._memory.kind(size), {})
+        same = self._exact.get(size, [])
+        while same:
+            slot = same.pop()
+            if slot in alike:
+                del alike[slot]
+                return slot
+        if not alike:
+            return None
+        slot = self._best(size, list(islice(reversed(alike), SCAN)))
+        del alike[slot]
+        return slot
+
+    def _best(self, size: Dim, slots: Sequence[int]) -> int:
+        tenants = self._memory.tenants
+        fitting = [s for s in slots if any(D.at_least(t, size) for t in tenants[s])]
+        if fitting:
+            return min(fitting, key=lambda s: (_largest(tenants[s]), s))
+        need = _typical(size)
+        slot = min(slots, key=lambda s: (abs(_largest(tenants[s]) - need), s))
+        tenants[slot] = [t for t in tenants[slot] if not D.at_least(size, t)] + [size]
+        return slot
 
 
 def _new_slot(memory: Memory, size: Dim, label: str) -> Place:
