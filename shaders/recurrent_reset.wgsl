@@ -1,5 +1,5 @@
 //! bindings x r state:w *
-//! params hidden batch owners all_units steps first last row_step row_batch backward_from *
+//! params hidden blocks batch owners all_units steps first last row_step row_batch backward_from *
 //! fns length inputs products candidates act_f act_g emit
 //! use index recurrent
 
@@ -13,7 +13,7 @@ fn main(@builtin(workgroup_id) group: vec3<u32>, @builtin(num_workgroups) groups
   let n = owner % p.batch;
   let count = min(length(n), p.steps);
   let base = owner * p.hidden;
-  for (var u = local; u < p.hidden; u += 256u) { shared_units[u] = state[base + u]; }
+  take_units(local, base);
   workgroupBarrier();
   for (var t = p.first; t < min(p.last, count); t++) {
     let place = place_of(t, count, d);
