@@ -91,7 +91,7 @@ def _opsets(domain: str, name: str) -> str:
     versions = range(OLDEST, NEWEST + 1) if not domain else range(1, 2)
     served = [v for v in versions if lowering.find(domain, name, v) is not None]
     if not served:
-        return "CPU"
+        return "by its function body" if _has_body(domain, name) else "none"
     runs: list[list[int]] = []
     for v in served:
         if runs and v == runs[-1][1] + 1:
@@ -99,6 +99,11 @@ def _opsets(domain: str, name: str) -> str:
         else:
             runs.append([v, v])
     return ", ".join(str(a) if a == b else f"{a}–{b}" for a, b in runs)
+
+
+def _has_body(domain: str, name: str) -> bool:
+    schema: Any = onnx.defs.get_schema(name, NEWEST if not domain else 1, domain)
+    return bool(schema.has_function or schema.has_context_dependent_function)
 
 
 def _reasons() -> list[str]:
