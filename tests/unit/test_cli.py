@@ -281,6 +281,13 @@ def test_bad_feeds_are_named(model: Path, capsys: pytest.CaptureFixture[str], gi
     assert words in err[-1] and "Traceback" not in err
 
 
+def test_run_refuses_a_dim_that_no_input_has(model: Path, plan: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    for path in (model, plan):
+        for given in ([], ["--input", "x=[[1, 2, 3, 4]]"]):
+            line = fails(capsys, "run", str(path), "--dim", "zz=1", *given)
+            assert "'zz'" in line and "the free dims are batch" in line
+
+
 class Argument:
     def __init__(self, name: str, type: str, shape: list[int | str | None]) -> None:
         self.name, self.type, self.shape = name, type, shape
@@ -302,6 +309,8 @@ def test_made_up_inputs_fit_names_and_types() -> None:
     assert len(notes) == 5
     again, _ = feeds.make_feeds(inputs, [], {"length": 5}, 0)
     assert all(np.array_equal(made[k], again[k]) for k in made)
+    one, _ = feeds.make_feeds([Argument("half", "tensor(float16)", [None])], [], {"half.0": 3}, 0)
+    assert one["half"].shape == (3,)
     with pytest.raises(InputError, match=r"seq\(tensor"):
         feeds.make_feeds([Argument("a", "seq(tensor(float))", [])], [], {}, 0)
 

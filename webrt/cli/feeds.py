@@ -38,9 +38,10 @@ def make_feeds(
     """A value for each input, and one line about each that was made up.
 
     `given` holds texts NAME=FILE.npy, NAME=FILE.npz, NAME=JSON or FILE.npz; `dims` sizes of free dims. Raises
-    InputError or WebrtError, naming the input or the file.
+    InputError or WebrtError, naming the input, the dim or the file.
     """
     by_name = {i.name: i for i in inputs}
+    _refuse_other_dims(inputs, dims)
     feeds: dict[str, Any] = {}
     for text in given:
         feeds.update(_read(text, by_name))
@@ -86,8 +87,7 @@ def _made_up(info: Argument, sizes: dict[str, int], random: np.random.Generator)
     dtype = dtype_of(info)
     shape = []
     for axis, d in enumerate(info.shape):
-        name = d if isinstance(d, str) else f"{info.name}.{axis}"
-        shape.append(d if isinstance(d, int) else sizes.setdefault(name, _size(axis, info.shape, dtype)))
+        shape.append(d if isinstance(d, int) else sizes.setdefault(_dim(info, axis), _size(axis, info.shape, dtype)))
     if dtype == "string":
         return np.full(shape, "text", dtype=object)
     if dtype == "bool":
@@ -95,6 +95,19 @@ def _made_up(info: Argument, sizes: dict[str, int], random: np.random.Generator)
     if "float" in dtype:
         return _as(random.uniform(-1, 1, shape), dtype, info)
     return _as(random.integers(0, 10, shape), dtype, info)
+
+
+def _refuse_other_dims(inputs: Sequence[Argument], dims: Mapping[str, int]) -> None:
+    free = {_dim(info, axis) for info in inputs for axis, d in enumerate(info.shape) if not isinstance(d, int)}
+    for name in dims:
+        if name not in free:
+            raise InputError(f"no input has a free dim {name!r}; the free dims are {', '.join(sorted(free)) or 'none'}")
+
+
+def _dim(info: Argument, axis: int) -> str:
+    """A free dim's name: its own, or INPUT.AXIS."""
+    d = info.shape[axis]
+    return d if isinstance(d, str) else f"{info.name}.{axis}"
 
 
 def _as(values: Array, dtype: str, info: Argument) -> Array:
