@@ -15,6 +15,7 @@ from onnx import TensorProto, helper, numpy_helper
 
 from webrt import plan as P
 from webrt.cli import feeds, main
+from webrt.cli.options import read_known
 from webrt.cli.run import describe, file_names
 from webrt.errors import InputError
 
@@ -85,6 +86,52 @@ def test_compile_with_target_file_and_known_input(model: Path) -> None:
     assert main(["compile", "model.onnx", "--target", "t.json", "--known", "x=x.npy"]) == 0
     compiled = P.load("model.webrt")
     assert compiled.target["name"] == "mine" and not compiled.steps
+
+
+@pytest.mark.parametrize("sandbox", ["--sandbox", "--no-sandbox"])
+def test_compile_says_how_to_give_what_decides_kernels(
+    model: Path, sandbox: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """y = relu(x) where rate is 8, else -x."""
+    branches = [
+        helper.make_graph(
+            [helper.make_node(op, ["x"], ["b"])], op, [], [helper.make_tensor_value_info("b", FLOAT, ["batch", 4])]
+        )
+        for op in ("Relu", "Neg")
+    ]
+    eight = numpy_helper.from_array(np.array(8), "eight")
+    nodes = [
+        helper.make_node("Equal", ["rate", "eight"], ["is"]),
+        helper.make_node("If", ["is"], ["y"], then_branch=branches[0], else_branch=branches[1]),
+    ]
+    x = helper.make_tensor_value_info("x", FLOAT, ["batch", 4])
+    rate = helper.make_tensor_value_info("rate", TensorProto.INT64, [])
+    y = helper.make_tensor_value_info("y", FLOAT, ["batch", 4])
+    graph = helper.make_graph(nodes, "choice", [x, rate], [y], [eight])
+    made = helper.make_model(graph, opset_imports=[helper.make_opsetid("", 20)], ir_version=9)
+    model.write_bytes(made.SerializeToString())
+    assert main(["compile", "model.onnx", sandbox]) == 1
+    assert "--known rate=VALUE (JSON" in capsys.readouterr().err
+    for value, op in (("8", "Relu"), ("9", "Neg")):
+        assert main(["compile", "model.onnx", sandbox, "--known", f"rate={value}"]) == 0
+        assert op in [p.op for p in P.load("model.webrt").placement]
+
+
+@pytest.mark.parametrize(
+    ("text", "dtype", "shape"),
+    [("16000", "int64", ()), ("[1, 2.5]", "float32", (2,)), ("[[true]]", "bool", (1, 1)), ('["a"]', "object", (1,))],
+)
+def test_known_elements_in_json(text: str, dtype: str, shape: tuple[int, ...]) -> None:
+    array = read_known("x", text)
+    assert (str(array.dtype), array.shape) == (dtype, shape) and array.tolist() == json.loads(text)
+
+
+@pytest.mark.parametrize(
+    "text", ["[1, 2", "{}", "null", "[[1], [2, 3]]", "1e300", str(1 << 70), "[" * 9000], ids=range(7)
+)
+def test_known_elements_that_are_none(text: str) -> None:
+    with pytest.raises(InputError, match="input 'x': .* is neither a .npy"):
+        read_known("x", text)
 
 
 @pytest.mark.parametrize(

@@ -19,7 +19,7 @@ EXAMPLES = """examples:
   webrt compile model.onnx                             writes ./model.webrt
   webrt compile model.onnx -o plan.webrt --onnx optimised.onnx
   webrt compile model.onnx --dim batch=1 --strict      one batch size; no node may run on the CPU
-  webrt compile model.onnx --known shape=shape.npy     an input whose elements decide shapes
+  webrt compile model.onnx --known rate=16000          an input whose elements decide shapes; or a .npy file
   webrt compile stranger.onnx --require-sandbox        only where every layer of the sandbox is on"""
 NOT_CONFINED = "Compiling without a sandbox: a flaw that a hostile model finds has all the rights of this account."
 
@@ -53,7 +53,7 @@ def run(args: argparse.Namespace) -> int:
     confined = args.require_sandbox or (sys.platform == "linux" if args.sandbox is None else args.sandbox)
     if args.require_sandbox and args.sandbox is False:
         raise WebrtError("--require-sandbox and --no-sandbox contradict each other")
-    with options.naming(args.model):
+    with options.compiling(args.model):
         placement = (_confined if confined else _here)(args, plan_path, onnx_path)
     for path in (plan_path, onnx_path):
         if path:

@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any, Protocol
 
 import numpy as np
 
-from webrt.cli.options import read_array, read_arrays
+from webrt.cli.options import read_array, read_arrays, read_json
 from webrt.errors import InputError
 
 Array = np.ndarray[Any, Any]
@@ -70,16 +69,7 @@ def _read(text: str, inputs: Mapping[str, Argument]) -> dict[str, Any]:
     value = text[len(name) + 1 :]
     if value.endswith((".npy", ".npz")):
         return {name: read_array(Path(value), name)}
-    return {name: _literal(name, value, dtype_of(inputs[name]))}
-
-
-def _literal(name: str, value: str, dtype: str) -> Array:
-    try:
-        return np.array(json.loads(value), dtype=object if dtype == "string" else dtype)
-    except (ValueError, TypeError, OverflowError) as error:
-        raise InputError(
-            f"input {name!r}: {value!r} is neither a .npy or .npz file nor {dtype} numbers in JSON, such as [1, 2]"
-        ) from error
+    return {name: read_json(name, value, dtype_of(inputs[name]))}
 
 
 def _made_up(info: Argument, sizes: dict[str, int], random: np.random.Generator) -> Array:

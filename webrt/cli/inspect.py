@@ -70,7 +70,7 @@ def _of_model(args: argparse.Namespace) -> dict[str, Any]:
     from webrt.compiler.compile import compile_model
 
     passes: list[PassRecord] = []
-    with options.naming(args.model):
+    with options.compiling(args.model):
         model = frontend.read_model(args.model)
         plan = compile_model(model, options.compile_options(args, Bars(), passes=passes.append))
     before = Counter(f"{n.domain}:{n.op_type}" if n.domain else n.op_type for n in model.graph.node)

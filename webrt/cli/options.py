@@ -4,12 +4,15 @@ from __future__ import annotations
 
 import argparse
 import contextlib
+import json
+import os
+import shlex
 import zipfile
 from collections.abc import Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from webrt.errors import WebrtError
+from webrt.errors import InputError, NotConstant, WebrtError
 from webrt.target import PRESETS, Target
 
 if TYPE_CHECKING:
@@ -31,8 +34,9 @@ def add_compile_arguments(parser: argparse.ArgumentParser) -> None:
         help=f"the device to compile for: {', '.join(PRESETS)}, or a .json file (default: webgpu, any device)",
     )  # fmt: skip
     parser.add_argument(
-        "--known", type=pair, action="append", default=[], metavar="NAME=FILE.npy",
-        help="the elements of an input (or new ones of an initializer) that are fixed at compile time",
+        "--known", type=pair, action="append", default=[], metavar="NAME=VALUE",
+        help="the elements of an input (or new ones of an initializer) that are fixed at compile time: a .npy or .npz "
+        "file, or JSON, whose integers are int64 and other numbers float32",
     )  # fmt: skip
 
 
@@ -74,7 +78,7 @@ def compile_options(args: argparse.Namespace, progress: Progress | None = None, 
     report = None if progress is None else lambda stage, done, total: progress(what, done, total)
     return CompileOptions(
         level=args.level, providers=tuple(args.provider) or PROVIDERS, strict=args.strict, target=target(args.target),
-        known_inputs={name: read_array(Path(file), name) for name, file in args.known}, free_dims=dict(args.dim),
+        known_inputs={name: read_known(name, text) for name, text in args.known}, free_dims=dict(args.dim),
         progress=report, **more,
     )  # fmt: skip
 
@@ -96,6 +100,27 @@ def read_text(path: Path) -> str:
         return path.read_text(encoding="utf-8")
     except UnicodeDecodeError as error:
         raise WebrtError(f"{path} is no text") from error
+
+
+def read_known(name: str, text: str) -> Any:
+    """The array that --known gives: in a `.npy` or `.npz` file, or as JSON. Raises WebrtError for what is neither."""
+    is_file = text.endswith((".npy", ".npz")) or os.path.isfile(text)
+    return read_array(Path(text), name) if is_file else read_json(name, text)
+
+
+def read_json(name: str, text: str, dtype: str = "") -> Any:
+    """An array written as JSON; without `dtype` of int64, else of float32. Raises InputError, naming the input."""
+    import numpy as np
+
+    try:
+        given = json.loads(text)
+        kind = np.array(given).dtype.kind
+        wanted = dtype or {"i": "int64", "f": "float32", "b": "bool", "U": "string"}[kind]
+        with np.errstate(over="raise"):
+            return np.array(given, dtype=object if wanted == "string" else wanted)
+    except (ValueError, TypeError, KeyError, ArithmeticError, RecursionError) as error:
+        what = f"{dtype} numbers in JSON, such as [1, 2]".lstrip()
+        raise InputError(f"input {name!r}: {text!r:.200} is neither a .npy or .npz file nor {what}") from error
 
 
 def read_array(path: Path, name: str = "") -> Any:
@@ -151,6 +176,19 @@ def naming(path: Path) -> Iterator[None]:
             raise
         error.what = f"{path}: {error.what}"
         raise error.at() from error.__cause__
+
+
+@contextlib.contextmanager
+def compiling(path: Path) -> Iterator[None]:
+    """As `naming`; where inputs have to be known, the error says how to give them."""
+    with naming(path):
+        try:
+            yield
+        except NotConstant as error:
+            missing = [shlex.quote(f"{name}=VALUE") for name in sorted(error.roots - {""})]
+            if missing:
+                error.what += f": --known {' --known '.join(missing)} (JSON, such as 16000, or a .npy file)"
+            raise error.at() from error.__cause__
 
 
 def first_line(error: BaseException) -> str:
