@@ -335,6 +335,20 @@ def test_run_refuses_a_dim_that_no_input_has(model: Path, plan: Path, capsys: py
             assert "'zz'" in line and "the free dims are batch" in line
 
 
+def test_run_says_what_was_made_up_where_shapes_do_not_fit(model: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    reshape = helper.make_node("Reshape", ["x", "to"], ["y"])
+    to = numpy_helper.from_array(np.array([5, -1]), "to")
+    x = helper.make_tensor_value_info("x", FLOAT, ["batch", 4])
+    y = helper.make_tensor_value_info("y", FLOAT, [5, None])
+    graph = helper.make_graph([reshape], "fives", [x], [y], [to])
+    made = helper.make_model(graph, opset_imports=[helper.make_opsetid("", 20)], ir_version=9)
+    model.write_bytes(made.SerializeToString())
+    assert main(["run", "model.onnx", "--dim", "batch=5"]) == 0
+    capsys.readouterr()
+    assert main(["run", "model.onnx", "--dim", "batch=3"]) == 1
+    assert "(made up here: x: random float32[3, 4], seed 0: give --input or --dim)" in capsys.readouterr().err
+
+
 class Argument:
     def __init__(self, name: str, type: str, shape: list[int | str | None]) -> None:
         self.name, self.type, self.shape = name, type, shape
@@ -366,5 +380,8 @@ def test_output_names_become_safe_files() -> None:
     assert file_names(["a", "a", "../../etc/x", "", ".hidden", "p/q", "ü"]) == [
         "a.npy", "a.1.npy", "_.._etc_x.npy", "output.npy", "hidden.npy", "p_q.npy", "_.npy",
     ]  # fmt: skip
+    assert file_names(["a?", "a_.2", "a/"]) == ["a_.npy", "a_.2.npy", "a_.1.npy"]
+    assert file_names(["b.1", "b", "b!", "b"]) == ["b.1.npy", "b.npy", "b_.npy", "b.2.npy"]
+    assert file_names(["x" * 100 + "y", "x" * 101])[1] == "x" * 100 + ".1.npy"
     assert describe("e", np.zeros((0, 3), np.float32)) == "e: float32[0, 3]"
     assert describe("s", [1, 2]) == "s: list of 2"

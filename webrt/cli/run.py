@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import argparse
+import itertools
 import re
 import statistics
 import time
@@ -14,7 +15,7 @@ from typing import TYPE_CHECKING, Any
 from webrt.cli import options
 from webrt.cli.compile import summary
 from webrt.cli.progress import Bars
-from webrt.errors import InputError, WebrtError
+from webrt.errors import InputError, ShapeError, WebrtError
 from webrt.options import CPU, WEBGPU
 from webrt.plan import atomic_file
 
@@ -80,7 +81,7 @@ def run(args: argparse.Namespace) -> int:
 def _run_once(session: InferenceSession, made: Mapping[str, Any], notes: Sequence[str]) -> list[Any]:
     try:
         return session.run(None, made)
-    except InputError as error:
+    except (InputError, ShapeError) as error:
         if notes:
             error.what += f" (made up here: {'; '.join(notes)}: give --input or --dim)"
         raise error.at() from error.__cause__
@@ -173,10 +174,11 @@ def _plain(name: str, value: Any) -> Any:
 
 def file_names(names: Sequence[str]) -> list[str]:
     """A different plain file name for each output: a model's names may hold anything, `../` among it."""
-    taken: list[str] = []
+    taken: dict[str, None] = {}
     for name in names:
         plain = re.sub(r"[^A-Za-z0-9._-]", "_", name).lstrip(".")[:100] or "output"
-        taken.append(plain if plain not in taken else f"{plain}.{len(taken)}")
+        numbered = (f"{plain}.{i}" for i in itertools.count(1))
+        taken[next(n for n in itertools.chain([plain], numbered) if n not in taken)] = None
     return [f"{name}.npy" for name in taken]
 
 
