@@ -8,13 +8,15 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from typing import Any
 
-from webrt.errors import DeviceFreeError, InputError, NoAdapter, NotConstant, WebrtError
+from webrt.dims import LIMIT
+from webrt.errors import DeviceFreeError, InputError, NoAdapter, NotConstant
 from webrt.loading import Loader, Source
 from webrt.options import CPU, WEBGPU, ProviderEntry, SessionOptions, parse_providers
 from webrt.plan import PlacedNode, Plan
 from webrt.runtime import devices
 from webrt.runtime.devices import AnyDevice, AnySession
 from webrt.runtime.session import RunStats, Session
+from webrt.runtime.tensor import Tensor, host_value, integers
 from webrt.signature import ModelMetadata, NodeArg
 from webrt.variants import Variants
 
@@ -36,6 +38,8 @@ class InferenceSession:
         providers: Sequence[ProviderEntry] | None = None,
         provider_options: Sequence[Mapping[str, Any]] | None = None,
     ) -> None:
+        if not isinstance(sess_options, SessionOptions | None):
+            raise InputError(f"sess_options is a SessionOptions; a {type(sess_options).__name__} was given")
         self._options = sess_options or SessionOptions()
         self._tasks: set[asyncio.Future[None]] = set()
         self._loader = Loader(self._options, parse_providers(providers, provider_options))
@@ -77,6 +81,7 @@ class InferenceSession:
         of `get_overridable_initializers()` may be fed too. `output_location` is "cpu" or "device" (a `webrt.Tensor`),
         for all or by name. `run_options` is accepted and has no effect. Raises InputError for feeds that do not fit.
         """
+        _check_request(output_names, output_location)
         with self._session_for(input_feed) as (session, feeds):
             return session.run(output_names, feeds, output_location)
 
@@ -108,8 +113,8 @@ class InferenceSession:
         async def work() -> None:
             try:
                 outputs, error = await self.arun(output_names, input_feed), ""
-            except WebrtError as e:
-                outputs, error = [], str(e)
+            except Exception as e:  # whatever it is, the caller waits for the callback
+                outputs, error = [], str(e) or type(e).__name__
             callback(outputs, user_data, error)
 
         if devices.IN_BROWSER:
@@ -191,6 +196,7 @@ class InferenceSession:
         if not isinstance(input_feed, Mapping):
             raise InputError(f"input_feed maps names to values; a {type(input_feed).__name__} was given")
         overridden = {a.name for a in self._signature.overridable} & set(input_feed)
+        overridden |= self._beyond_sizes(input_feed)
         if self._general is not None and not overridden:
             self._ran = self._general
             yield self._general, input_feed
@@ -198,7 +204,28 @@ class InferenceSession:
         with self._variants.lock:
             session = self._variants.session(input_feed, overridden)
             self._ran, self._plan = session, session.plan
-            yield session, {k: v for k, v in input_feed.items() if k not in overridden}
+            fed = {a.name for a in self._signature.inputs}
+            yield session, {k: v for k, v in input_feed.items() if k in fed or k not in overridden}
+
+    def _beyond_sizes(self, feeds: Mapping[str, Any]) -> set[str]:
+        """Inputs whose elements are sizes of the plan, with one that no size can be (Slice's "to the end"): they are
+        compiled for by value."""
+        if self._general is None:
+            return set()
+        named = {i.name for i in self._general.plan.inputs if i.elements} & set(feeds)
+        arrays = {n: host_value(n, feeds[n], self._signature.dtypes[n]) for n in named if not _on_device(feeds[n])}
+        return {n for n, array in arrays.items() if any(abs(x) >= LIMIT for x in integers(array))}
+
+
+def _check_request(output_names: object, output_location: object) -> None:
+    if output_names is not None and (isinstance(output_names, str) or not isinstance(output_names, Sequence)):
+        raise InputError(f"output_names is None or a list of names; {output_names!r} was given")
+    if not isinstance(output_location, str | Mapping):
+        raise InputError(f'output_location is "cpu", "device" or a dict by name; {output_location!r} was given')
+
+
+def _on_device(value: object) -> bool:
+    return isinstance(value, Tensor)
 
 
 def get_available_providers() -> list[str]:

@@ -44,6 +44,7 @@ class Loader:
         self.options = options
         self.compile_only = options.is_set("session.compile_only")
         self.strict = options.is_set("session.disable_cpu_ep_fallback")
+        self._asked = asked
         self.device: AnyDevice = NullDevice()
         self.providers = self._choose(asked)
         self._model: onnx.ModelProto | None = None
@@ -101,6 +102,8 @@ class Loader:
     def _load_plan(self, source: Any) -> Loaded:
         plan = P.load(source)
         steps = plan.host_steps
+        if len(steps) < len(plan.steps) and self._asked and WEBGPU not in [p.name for p in self._asked]:
+            raise PlacementError(f"the plan's kernels need {WEBGPU}; add it to the providers, or load the .onnx")
         if len(steps) < len(plan.steps) and isinstance(self.device, NullDevice) and not self.compile_only:
             self.device = devices.open_device({})
         if steps and (self.strict or CPU not in [p.name for p in self.providers]):
@@ -129,7 +132,7 @@ class Loader:
         found = signature.of_plan(plan)
         if any(not a.type for a in [*found.inputs, *found.outputs]):
             found = signature.of_graph(frontend.load(model))
-        if found.overridable:
+        if found.overridable or any(i.elements for i in plan.inputs):
             self._model = model
         return found, plan, None
 
@@ -143,7 +146,10 @@ class Loader:
         progress = self.options.progress
         if progress is not None:
             more["progress"] = lambda stage, done, total: progress("compile", done, total)
-        level = _LEVELS[GraphOptimizationLevel(self.options.graph_optimization_level)]
+        level = _LEVELS.get(int(self.options.graph_optimization_level))
+        if level is None:
+            levels = ", ".join(v.name for v in GraphOptimizationLevel)
+            raise InputError(f"graph_optimization_level {self.options.graph_optimization_level} is none of {levels}")
         free = self.options.free_dimensions
         return CompileOptions(level=level, providers=providers, free_dims=free, strict=self.strict, **more)
 
@@ -163,5 +169,5 @@ def is_plan(source: Any) -> bool:
     try:
         with open(source, "rb") as f:
             return f.read(9)[8:9] == b"{"
-    except OSError:
+    except (OSError, ValueError):
         return False

@@ -81,8 +81,8 @@ class SessionOptions:
 
     def add_free_dimension_override_by_name(self, name: str, value: int) -> None:
         """Fixes the named dim at `value` when the model is loaded."""
-        if value < 0:
-            raise InputError(f"the dim {name!r} cannot be {value}")
+        if not isinstance(value, int) or not 0 <= value < 2**31:
+            raise InputError(f"the dim {name!r} cannot be {value!r}: a size is an integer from 0 to 2**31 - 1")
         self._free_dims[name] = int(value)
 
     @property
@@ -113,11 +113,17 @@ def parse_providers(
         if provider_options:
             raise InputError("provider_options were given without providers")
         return None
+    if isinstance(providers, str) or not isinstance(providers, Sequence):
+        raise InputError(f"providers is a list of names or (name, options); {providers!r} was given")
     if provider_options is not None and len(provider_options) != len(providers):
         raise InputError(f"{len(providers)} providers and {len(provider_options)} provider_options were given")
     out: list[Provider] = []
     for i, entry in enumerate(providers):
-        name, options = (entry, {}) if isinstance(entry, str) else entry
+        if isinstance(entry, str):
+            entry = (entry, {})
+        if not (isinstance(entry, tuple) and len(entry) == 2 and isinstance(entry[1], Mapping)):
+            raise InputError(f"a provider is a name or (name, options); {entry!r} was given")
+        name, options = entry
         chosen = Provider(name, {**options, **(provider_options[i] if provider_options else {})})
         _check_provider(chosen)
         if chosen.name not in [p.name for p in out]:

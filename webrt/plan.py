@@ -280,6 +280,8 @@ def layout_constants(sizes: Sequence[int]) -> list[int]:
 @contextlib.contextmanager
 def atomic_file(path: Path) -> Iterator[Any]:
     """A binary file that appears under `path` only when the block ends well; nothing is left behind otherwise."""
+    if path.is_dir():
+        raise PlanError(f"cannot write {path}: it is a folder")
     try:
         handle, name = tempfile.mkstemp(dir=path.parent, prefix=f".{path.name}.")
     except OSError as e:

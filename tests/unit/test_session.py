@@ -401,3 +401,19 @@ def test_a_broken_plan_reaches_no_device(device: NativeDevice) -> None:
     plan = made(AFFINE)
     with pytest.raises(PlanError):
         Session(replace(plan, params_size=-1), device)
+
+
+def test_sizes_made_within_a_host_segment(device: NativeDevice) -> None:
+    """The count of one CPU node's result decides what the next CPU node of the same segment does."""
+    text = (
+        HEAD
+        + """(double[N] x, bool[N] keep) => (double[?] y, int64[1] n) {
+      k = Compress<axis = 0>(x, keep)  n = Shape(k)  f = Cast<to = 11>(n)  y = Add(k, f) }"""
+    )
+    x = np.arange(5, dtype=np.float64)
+    with opened(text, device) as session:
+        for keep in ([1, 0, 1, 0, 1], [0] * 5):
+            mask = np.array(keep, bool)
+            y, n = session.run(None, {"x": x, "keep": mask})
+            np.testing.assert_array_equal(y, x[mask] + mask.sum())
+            np.testing.assert_array_equal(n, [mask.sum()])

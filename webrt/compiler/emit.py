@@ -11,12 +11,13 @@ import onnx
 
 from webrt import plan as P
 from webrt.compiler.export import tensor_of
-from webrt.compiler.infer import may_be_structural
+from webrt.compiler.infer import located, may_be_structural
 from webrt.compiler.lower import HostNode, Item, is_sizes
 from webrt.compiler.memory import Memory, nbytes
 from webrt.compiler.partition import Placed
 from webrt.compiler.splice import opsets_of
-from webrt.dims import Dim, DimRef, DimTable
+from webrt.dims import Dim, DimRef, DimTable, variables_of
+from webrt.errors import ShapeError
 from webrt.ir import Graph, Node, Value
 from webrt.lowering import CopyBytes, Launch
 from webrt.target import Target
@@ -56,6 +57,7 @@ class _Emitter:
             P.Constant(v.name, str(v.dtype), v.static_shape or (), len(a), o)
             for v, a, o in zip(self.constants, arrays, offsets, strict=True)
         )
+        self._refuse_unbound(inputs, steps, slots, placed)
         return P.Plan(
             dims=self.table.program, inputs=inputs, outputs=outputs, values=self.values,
             kernels=tuple(self.kernel_list),
@@ -63,6 +65,46 @@ class _Emitter:
             placement=tuple(_report(p, self.memory) for p in placed), target=target.to_json(),
             meta={**self.graph.meta, "opsets": self.graph.opsets, **meta}, data=lambda i: arrays[i],
         )  # fmt: skip
+
+    def _refuse_unbound(
+        self, inputs: Sequence[P.ValueInfo], steps: Sequence[P.Step], slots: Sequence[P.Slot], placed: Sequence[Placed]
+    ) -> None:
+        """Raises ShapeError where a step's sizes depend on a variable that neither an input nor a step before gives."""
+        bound: set[str] = set()
+        for info in inputs:
+            bound |= self._binds(info)
+        given = self._given(bound)
+        for step in steps:
+            sizes: list[DimRef] = []
+            unread: list[DimRef] = []
+            if isinstance(step, P.HostStep):
+                read = [self.values[name] for name in (*step.inputs, *step.outer) if name]
+                made = [self.values[name] for name in step.outputs if name]
+                needed = [d for info in read if info.place is not None for d in info.shape or ()]
+                unread = [d for d in needed if isinstance(d, tuple) and not given[d[0]]]
+                fresh = set[str]().union(*map(self._binds, made)) - bound
+                bound |= fresh
+                given = self._given(bound) if fresh else given
+                sizes = [d for info in made for d in info.shape or ()]
+            elif isinstance(step, P.Dispatch):
+                sizes = [*step.params, *(x for a in step.alternatives for x in a[1:])]
+                sizes += [slots[place[1]].size for place, *_ in step.bindings if place[0] == "s"]
+            if unread or any(isinstance(d, tuple) and not given[d[0]] for d in sizes):
+                missing = ", ".join(sorted(set(variables_of(self.table.program)) - bound)[:3])
+                error = ShapeError(f"its sizes depend on {missing}, which nothing before it gives; fix the free dims")
+                raise located(error, placed[step.node].node)
+
+    def _binds(self, info: P.ValueInfo) -> set[str]:
+        """The variables that a fed or made value gives."""
+        named = [self.table.program[d[0]] for d in info.shape or () if isinstance(d, tuple)]
+        return {op[1] for op in named if op[0] == "var"} | {f"in:{info.name}[{k}]" for k in range(info.elements)}
+
+    def _given(self, bound: set[str]) -> list[bool]:
+        """Of each instruction of the size program, whether its variables are bound."""
+        given: list[bool] = []
+        for op, *args in self.table.program:
+            given.append(args[0] in bound if op == "var" else all(given[a[0]] for a in args if isinstance(a, list)))
+        return given
 
     def _step(self, item: Item) -> list[P.Step]:
         step = item.step

@@ -21,9 +21,9 @@ def resolve(model: onnx.ModelProto, read: Reader) -> None:
         info = {e.key: e.value for e in tensor.external_data}
         location = info.get("location", "")
         offset, length = _number(tensor, info.get("offset", "0")), info.get("length")
-        count = None if length is None else _number(tensor, length)
-        tensor.raw_data = read(tensor.name, location, offset, count)
         need = dtype_of(tensor.data_type).packed_nbytes(math.prod(tensor.dims))
+        count = need if length is None else _number(tensor, length)
+        tensor.raw_data = read(tensor.name, location, offset, count)
         if len(tensor.raw_data) < need:
             raise short(tensor.name, location, offset + need, offset + len(tensor.raw_data))
         tensor.data_location = onnx.TensorProto.DEFAULT

@@ -45,11 +45,13 @@ def read_model(source: Source, external_data: Mapping[str, bytes] | Reader | Non
     elif isinstance(source, (bytes, bytearray, memoryview)):
         model, folder = _parse(bytes(source), "the model"), None
     else:
+        if not isinstance(source, (str, os.PathLike)):
+            raise InvalidModel(f"a model is a path, bytes or a ModelProto; a {type(source).__name__} was given")
         path = Path(source)
         try:
             model, folder = _parse(path.read_bytes(), str(path)), path.parent
-        except OSError as e:
-            raise InvalidModel(f"cannot read {path}: {e.strerror or e}") from e
+        except (OSError, ValueError) as e:
+            raise InvalidModel(f"cannot read {path}: {getattr(e, 'strerror', None) or e}") from e
     if not model.HasField("graph"):
         raise InvalidModel("not an ONNX model: it has no graph")
     external.resolve(model, external_data if callable(external_data) else DataFiles(folder, external_data or {}))
@@ -148,6 +150,8 @@ class _Loader:
         self.overridable = [self.values[i.name] for i in self.proto.input if i.name in self._initializer_names]
         nodes = [n for n in (self._node(p) for p in self.proto.node) if n is not None]
         outputs = [self._output(o) for o in self.proto.output]
+        if len(set(outputs)) < len(outputs):
+            raise InvalidModel("an output is listed twice; re-export the model with each output once")
         return Graph(nodes, inputs, outputs, self.opsets, self.overridable, self._meta(), self.model.ir_version)
 
     def _inputs(self) -> list[Value]:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import itertools
+import math
 from collections.abc import Sequence
 from typing import Any
 
@@ -46,7 +47,7 @@ def transpose_convolve(call: Call, x: Array, w: Array) -> Array:
     if min(sizes, default=1) < 0:
         raise ShapeError(f"the output would have sizes {sizes}; check pads and output_shape")
     n, channels = x.shape[0], w.shape[1] * group
-    flat = np.ascontiguousarray(x).reshape(n, group, x.shape[1] // group, -1)
+    flat = np.ascontiguousarray(x).reshape(n, group, x.shape[1] // group, math.prod(x.shape[2:]))
     filters = w.reshape(group, w.shape[0] // group, w.shape[1], *kernel)
     room = [
         max(b + s, (i - 1) * t + (k - 1) * d + 1)

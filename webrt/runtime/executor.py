@@ -6,6 +6,7 @@ import math
 from collections.abc import Iterable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
+from webrt.dims import resolve
 from webrt.dtypes import BY_NAME, DType
 from webrt.errors import PlanError, ShapeError, WebrtError
 from webrt.plan import Copy, Dispatch, HostStep, ValueInfo
@@ -137,12 +138,17 @@ class Run:
                 if name and name not in made and name not in self.host:
                     wanted[name] = self.plan.values[name]
             made |= set(step.outputs)
-        fetched = {n: i for n, i in wanted.items() if not self._known(i)}
+        fetched = {n: i for n, i in wanted.items() if not (self._waits(i) or self._known(i))}
         ranges = [self._range(i) for i in fetched.values()]
         for info, data in zip(fetched.values(), self._submit(ranges)):
             self.host[info.name] = T.from_bytes(data, _dtype(info), self.sizes.shape(info))
 
     def _run_node(self, index: int, step: HostStep) -> None:
+        late = [n for n in (*step.inputs, *step.outer) if n and n not in self.host]
+        if late:  # sizes that a node of the same segment has made
+            self._settle()
+            for n in late:
+                self._known(self.plan.values[n])
         inputs = [self.host[n] if n else None for n in step.inputs]
         outer = {n: self.host[n] for n in step.outer}
         made = self.session.handles[index].run(inputs, outer)
@@ -160,6 +166,10 @@ class Run:
         if T.shape_of(value) is not None and info.dtype and T.dtype_name(value) != info.dtype:
             raise refuse(f"its type is {T.dtype_name(value)}")
         bind_host(info, value, self.sizes, refuse)
+
+    def _waits(self, info: ValueInfo) -> bool:
+        """Whether the value's elements are sizes that are not known yet."""
+        return info.contents is not None and any(resolve(r, self.sizes.values) is None for r in info.contents)
 
     def _known(self, info: ValueInfo) -> bool:
         """Whether the host has the value without the device; puts it into `host`."""
