@@ -349,6 +349,44 @@ def test_run_says_what_was_made_up_where_shapes_do_not_fit(
     assert "made up" not in fails(capsys, "run", "model.onnx", "--input", "x=[[1, 2, 3, 4]]")
 
 
+@pytest.mark.parametrize(
+    ("where", "args", "words"),
+    [
+        ("webrt.sandbox.compile", ["compile", "model.onnx", "--sandbox"], "interrupted; nothing was written"),
+        ("webrt.compiler.compile.compile_model", ["compile", "model.onnx", "--no-sandbox"], "; nothing was written"),
+        ("webrt.cli.compile.save", ["compile", "model.onnx", "--no-sandbox"], "; model.webrt may be missing"),
+        ("webrt.inference.InferenceSession.run", ["run", "model.onnx"], "interrupted; nothing was written"),
+        ("numpy.save", ["run", "model.onnx", "--output", "out"], "; files of out may be missing"),
+    ],
+)
+def test_an_interruption_says_what_was_written(
+    model: Path, where: str, args: list[str], words: str, monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+) -> None:  # fmt: skip
+    def interrupt(*_: object, **__: object) -> None:
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr(where, interrupt)
+    assert main(args) == 130
+    last = capsys.readouterr().err.splitlines()[-1]
+    assert last.startswith(f"webrt {args[0]}: interrupted") and words in last
+    assert not [p for p in Path().rglob("*") if p.is_file() and p.name != "model.onnx"]
+
+
+def test_one_node_is_no_nodes(model: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    model.write_bytes(make_model([helper.make_node("MatMul", ["x", "w"], ["y"])]).SerializeToString())
+    for command, words in (("compile", "1 node: 1 on"), ("run", "1 node: 1 on"), ("inspect", "1 node before, 1 after")):
+        assert main([command, "model.onnx"]) == 0
+        out = capsys.readouterr().out
+        assert words in out and "1 nodes" not in out and "1 dispatches" not in out
+    assert "operators: 1 node\n" in _inspected("model.webrt", capsys)
+
+
+def _inspected(path: str, capsys: pytest.CaptureFixture[str]) -> str:
+    assert main(["inspect", path]) == 0
+    return capsys.readouterr().out
+
+
 class Argument:
     def __init__(self, name: str, type: str, shape: list[int | str | None]) -> None:
         self.name, self.type, self.shape = name, type, shape

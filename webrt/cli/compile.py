@@ -75,9 +75,10 @@ def _confined(args: argparse.Namespace, plan_path: Path | None, onnx_path: Path 
         args.model, options.compile_options(args, Bars()), wants=tuple(places), limits=limits,
         require=args.require_sandbox,
     )  # fmt: skip
-    for what, path in places.items():
-        with atomic_file(path) as out:
-            out.write(getattr(made, what))
+    with options.writing(" or ".join(map(str, places.values()))):
+        for what, path in places.items():
+            with atomic_file(path) as out:
+                out.write(getattr(made, what))
     return made.placement
 
 
@@ -88,7 +89,8 @@ def _here(args: argparse.Namespace, plan_path: Path | None, onnx_path: Path | No
     with _arriving(onnx_path) as part:
         plan = compile_model(args.model, options.compile_options(args, Bars(), optimized_path=part))
     if plan_path:
-        save(plan, plan_path)
+        with options.writing(str(plan_path)):
+            save(plan, plan_path)
     return plan.placement
 
 
@@ -103,7 +105,8 @@ def summary(placement: Sequence[PlacedNode]) -> str:
     """Who runs how many nodes, on one line."""
     host = sum(p.provider == "cpu" for p in placement)
     free = sum(p.provider != "cpu" and p.how in ("alias", "folded") for p in placement)
-    return f"{len(placement)} nodes: {len(placement) - host - free} on WebGPU, {host} on the CPU, {free} need no work"
+    nodes, needs = options.counted(len(placement), "node"), "needs" if free == 1 else "need"
+    return f"{nodes}: {len(placement) - host - free} on WebGPU, {host} on the CPU, {free} {needs} no work"
 
 
 def _outputs(args: argparse.Namespace) -> tuple[Path | None, Path | None]:

@@ -71,8 +71,9 @@ def main(argv: Sequence[str] | None = None) -> int:
         return 0
     except OSError as error:
         return _fail(args.command, f"{error.filename or 'a file'}: {error.strerror or error}")
-    except KeyboardInterrupt:
-        print(file=sys.stderr)
+    except KeyboardInterrupt as error:
+        what = str(error) or "nothing was written"
+        print(f"{chr(10) if sys.stderr.isatty() else ''}webrt {args.command}: interrupted; {what}", file=sys.stderr)
         return 130
 
 

@@ -179,6 +179,15 @@ def naming(path: Path) -> Iterator[None]:
 
 
 @contextlib.contextmanager
+def writing(what: str) -> Iterator[None]:
+    """An interruption of the block says that `what` may be missing; elsewhere `main` says that nothing was written."""
+    try:
+        yield
+    except KeyboardInterrupt as error:
+        raise KeyboardInterrupt(f"{what} may be missing or of an earlier run") from error
+
+
+@contextlib.contextmanager
 def compiling(path: Path) -> Iterator[None]:
     """As `naming`; where inputs have to be known, the error says how to give them."""
     with naming(path):
@@ -189,6 +198,11 @@ def compiling(path: Path) -> Iterator[None]:
             if missing:
                 error.what += f": --known {' --known '.join(missing)} (JSON, such as 16000, or a .npy file)"
             raise error.at() from error.__cause__
+
+
+def counted(n: int, noun: str) -> str:
+    """ "1 node", "2 nodes"."""
+    return f"{n} {noun}{'' if n == 1 else 'es' if noun.endswith('ch') else 's'}"
 
 
 def first_line(error: BaseException) -> str:

@@ -74,7 +74,8 @@ def run(args: argparse.Namespace) -> int:
     named = {info.name: value for info, value in zip(session.get_outputs(), outputs, strict=True)}
     print("\n".join(_report(session, notes, named, loaded, times)))
     if args.output:
-        _write(args.output, named)
+        with options.writing(f"files of {args.output}"):
+            _write(args.output, named)
     return 0
 
 
