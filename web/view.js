@@ -2,6 +2,7 @@
 
 const $ = (id) => document.getElementById(id);
 const stages = new Map();
+let working = false;
 
 /** A new element with text and attributes. */
 function make(tag, text = "", attributes = {}) {
@@ -9,6 +10,13 @@ function make(tag, text = "", attributes = {}) {
   element.textContent = text;
   Object.entries(attributes).forEach(([name, value]) => element.setAttribute(name, value));
   return element;
+}
+
+/** A cell with a model's name, which may break after its separators. */
+function nameCell(name) {
+  const cell = make("td", "", { class: "name" });
+  cell.append(...name.split(/(?<=[./_:])/).flatMap((part, i) => (i ? [make("wbr"), part] : [part])));
+  return cell;
 }
 
 function row(...cells) {
@@ -26,6 +34,7 @@ export function showAdapter({ text, found }) {
 
 /** Starts a new list of stages and hides what is there of the last work. */
 export function startWork() {
+  working = true;
   stages.clear();
   $("stages").replaceChildren();
   $("work").hidden = false;
@@ -35,6 +44,7 @@ export function startWork() {
 
 /** Shows that `done` of `total` of a stage is done; bytes are shown as MB. */
 export function showProgress(stage, done, total) {
+  if (!working) return;
   if (!stages.has(stage)) {
     const item = make("li");
     const id = `stage-${stages.size}`;
@@ -56,6 +66,19 @@ export function showProgress(stage, done, total) {
   }
 }
 
+/** The work has failed: stages that are not done stand still, and downloads that go on are not shown. */
+function stopWork() {
+  working = false;
+  for (const { item } of stages.values()) {
+    const [, bar, amount] = item.children;
+    if (bar.position === 1) continue;
+    bar.value = Math.max(bar.position, 0);
+    amount.textContent = "stopped";
+    item.className = "stopped";
+  }
+  $("work").hidden = stages.size === 0;
+}
+
 const HELP = {
   NoAdapter: "A .webrt plan needs WebGPU. Open the .onnx instead: the CPU provider then runs it here.",
   PlanError: "Make the .webrt again: webrt compile model.onnx",
@@ -66,8 +89,9 @@ const HELP = {
   DeviceLost: "Reload the page.",
 };
 
-/** Says what went wrong, and what to do. `kind` is the error's class. */
+/** Says what went wrong with the work, and what to do. `kind` is the error's class. */
 export function showProblem(kind, message) {
+  stopWork();
   $("problem-title").textContent = kind && kind !== "Error" ? kind : "That did not work";
   $("problem-text").textContent = message;
   $("problem-text").classList.toggle("code", message.includes("\n"));
@@ -80,7 +104,7 @@ export function showProblem(kind, message) {
 export function showModel({ name, note, inputs, sizes, canSave }) {
   $("model-name").textContent = name;
   $("model-note").textContent = note;
-  $("inputs").replaceChildren(...inputs.map((i) => row(make("td", i.name, { class: "name" }), i.dtype || "no tensor", shapeText(i.shape))));
+  $("inputs").replaceChildren(...inputs.map((i) => row(nameCell(i.name), i.dtype || "no tensor", shapeText(i.shape))));
   const fields = Object.entries(sizes).map(([size, value]) => {
     const label = make("label", size);
     label.append(make("input", "", { type: "number", min: 0, max: 65536, required: "", value, "data-size": size }));
@@ -98,7 +122,7 @@ export const chosenSizes = () => Object.fromEntries([...$("dims").querySelectorA
 /** Shows a run: { outputs, placement, times }. */
 export function showResult({ outputs, placement, times }) {
   $("outputs").replaceChildren(...outputs.map((o) => row(
-    make("td", o.name, { class: "name" }), o.dtype, shapeText(o.dims), o.min, o.max, make("td", o.first, { class: "values" }))));
+    nameCell(o.name), o.dtype, shapeText(o.dims), o.min, o.max, make("td", o.first, { class: "values" }))));
   showPlacement(placement);
   $("times").replaceChildren(...times.map(([what, ms]) => {
     const pair = make("div");
@@ -121,7 +145,7 @@ function showPlacement(placement) {
   const rows = [...kinds].map(([key, count]) => ({ count, kind: JSON.parse(key) }));
   rows.sort((a, b) => (b.kind[1] === "cpu") - (a.kind[1] === "cpu") || b.count - a.count);
   $("placement").replaceChildren(...rows.map(({ count, kind: [op, provider, how, reason] }) => row(
-    make("td", op, { class: "name" }), count,
+    nameCell(op), count,
     make("td", provider === "cpu" ? "CPU" : "WebGPU", { class: provider === "cpu" ? "cpu" : "" }), how, reason)));
   $("placement-details").open = host > 0;
 }

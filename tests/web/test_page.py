@@ -8,6 +8,7 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+from onnx import TensorProto, helper
 from playwright.sync_api import Browser, Page, Route
 
 from tests.test_readme import write_model
@@ -120,6 +121,7 @@ def test_what_is_no_picture_is_told(page: Page, model: Path) -> None:
     page.set_input_files("#picture-file", model)
     page.click("#read")
     settled(page)
+    assert page.is_hidden("#work"), "no stage has begun"
     assert "no picture" in page.inner_text("#problem-text") and page.inner_text("#text") == ""
 
 
@@ -197,6 +199,55 @@ def test_bad_plan_is_told(page: Page, model: Path, kind: str) -> None:
     )
 
 
+@pytest.fixture
+def pool(tmp_path: Path) -> Path:
+    """A plan that takes the greatest of 9×9 elements, so smaller pictures do not fit."""
+    node = helper.make_node("MaxPool", ["x"], ["present.0.a_rather_long/name.value"], kernel_shape=[9, 9])
+    x = helper.make_tensor_value_info("x", TensorProto.FLOAT, [1, 1, "h", "w"])
+    y = helper.make_tensor_value_info(node.output[0], TensorProto.FLOAT, [1, 1, None, None])
+    graph = helper.make_graph([node], "pool", [x], [y])
+    model = helper.make_model(graph, opset_imports=[helper.make_opsetid("", 20)], ir_version=9)
+    P.save(compile_model(model), tmp_path / "pool.webrt")
+    return tmp_path / "pool.webrt"
+
+
+def run_pool(page: Page, size: int) -> None:
+    page.fill("[data-size=h]", str(size))
+    page.fill("[data-size=w]", str(size))
+    page.click("#run")
+    settled(page)
+
+
+def test_progress_stands_still_after_a_failure(page: Page, pool: Path) -> None:
+    drop(page, pool)
+    page.wait_for_selector("#feeds:not([hidden])")
+    settled(page)
+    run_pool(page, 3)
+    assert page.is_visible("#problem") and page.locator("#stages .stopped label").all_inner_texts() == ["Running"]
+    assert page.locator("#stages .amount").all_inner_texts() == ["stopped"]
+    assert page.locator("progress:not([value])").count() == 0
+    run_pool(page, 9)
+    assert page.is_hidden("#problem") and page.locator("#stages .stopped").count() == 0
+
+
+def test_names_break_after_separators_only(page: Page, pool: Path) -> None:
+    page.set_viewport_size({"width": 420, "height": 900})
+    drop(page, pool)
+    page.wait_for_selector("#feeds:not([hidden])")
+    settled(page)
+    run_pool(page, 9)
+    cell = page.locator("#outputs td.name")
+    assert cell.inner_text() == "present.0.a_rather_long/name.value"
+    lines = cell.evaluate(
+        """(cell) => [...cell.childNodes].filter((n) => n.nodeType === Node.TEXT_NODE).map((n) => {
+          const range = document.createRange();
+          range.selectNode(n);
+          return new Set([...range.getClientRects()].map((r) => r.top)).size;
+        })"""
+    )
+    assert lines == [1] * 7
+
+
 def test_bad_models_are_told_and_the_page_goes_on(page: Page, model: Path) -> None:
     whole = model.read_bytes()
     bad = {"empty.onnx": b"", "text.onnx": b"This is no model.\n", "cut.onnx": whole[: len(whole) // 2],
@@ -206,6 +257,7 @@ def test_bad_models_are_told_and_the_page_goes_on(page: Page, model: Path) -> No
         drop(page, model.with_name(name))
         settled(page)
         assert page.is_visible("#problem") and page.is_hidden("#feeds"), name
+        assert page.locator("progress:not([value])").count() == 0 and page.locator(".stopped label").count() <= 1, name
         words = page.inner_text("#problem-text")
         assert words and "Traceback" not in words and "\n" not in words, words
     assert "ReduceFlop" in words and page.inner_text("#problem-title") == "UnsupportedOp"
