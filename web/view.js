@@ -141,7 +141,9 @@ function showPlacement(placement) {
   const host = placement.filter((p) => p.provider === "cpu").length;
   const free = placement.filter((p) => p.provider !== "cpu" && ["alias", "folded"].includes(p.how)).length;
   const device = placement.length - host - free;
-  $("placement-summary").textContent = `${placement.length} nodes: ${device} on WebGPU, ${host} on the CPU, ${free} need no work`;
+  const nodes = `${placement.length} ${placement.length === 1 ? "node" : "nodes"}`;
+  const idle = `${free} ${free === 1 ? "needs" : "need"} no work`;
+  $("placement-summary").textContent = `${nodes}: ${device} on WebGPU, ${host} on the CPU, ${idle}`;
   const rows = [...kinds].map(([key, count]) => ({ count, kind: JSON.parse(key) }));
   rows.sort((a, b) => (b.kind[1] === "cpu") - (a.kind[1] === "cpu") || b.count - a.count);
   $("placement").replaceChildren(...rows.map(({ count, kind: [op, provider, how, reason] }) => row(

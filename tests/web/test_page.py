@@ -237,6 +237,7 @@ def test_names_break_after_separators_only(page: Page, pool: Path) -> None:
     settled(page)
     run_pool(page, 9)
     cell = page.locator("#outputs td.name")
+    assert page.inner_text("#placement-summary") == "1 node: 1 on WebGPU, 0 on the CPU, 0 need no work"
     assert cell.inner_text() == "present.0.a_rather_long/name.value"
     lines = cell.evaluate(
         """(cell) => [...cell.childNodes].filter((n) => n.nodeType === Node.TEXT_NODE).map((n) => {
