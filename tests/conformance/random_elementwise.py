@@ -55,7 +55,10 @@ def unary(op: str, since: int, d: Draw) -> Sample:
     if op == "Gelu":
         attrs = {"approximate": d.pick("none", "tanh")}
     integers = op == "Shrink" and numpy_type(name).kind in "iu"  # onnxruntime rounds larger ones to f32
-    return s(op, d.exact(name, d.shape(), 0, 99) if integers else d.wild(name, d.shape()), since=opset, **attrs)
+    x = d.exact(name, d.shape(), 0, 99) if integers else d.wild(name, d.shape())
+    if op == "Sign" and numpy_type(name).itemsize == 2 and numpy_type(name).kind not in "iu":
+        x = np.where(np.isnan(x.astype(np.float32)), x.dtype.type(0), x)  # EXCLUDED["Sign"]
+    return s(op, x, since=opset, **attrs)
 
 
 def operands(d: Draw, count: int) -> list[tuple[int, ...]]:
