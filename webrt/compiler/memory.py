@@ -1,8 +1,8 @@
 """Where every value's bytes are: constants, slots that tensors use one after another, or the host.
 
-A slot is given out in order of first write and taken back after the last read. A step never reads and writes one slot,
-since WebGPU refuses a buffer that is bound read-only and writable in one dispatch. Inputs keep a slot of their own (a
-caller's device tensor may stand in for it); outputs keep theirs to the end. Tensors larger than one binding share slots
+A tensor has its slot from its first write to its last read (`slots`). A step never reads and writes one slot, since
+WebGPU refuses a buffer that is bound read-only and writable in one dispatch. Inputs keep a slot of their own (a device
+tensor of the caller may stand in for it); outputs keep theirs to the end. Tensors larger than one binding share slots
 among themselves only, since a slot that is bound whole must fit one.
 """
 
@@ -10,23 +10,19 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass, field
-from itertools import islice
 from typing import TypeAlias
 
 from webrt import dims as D
 from webrt.compiler.lower import HostNode, Item, reads, writes
+from webrt.compiler.slots import Tenant, share, typical
 from webrt.dims import Dim
 from webrt.dtypes import DType
-from webrt.errors import ShapeError
 from webrt.ir import Graph, Value
 from webrt.lowering import Alias
 from webrt.plan import Place
 
 ALIGN = 16
-SCAN = 64
 Kind: TypeAlias = tuple[bool, frozenset[str]]
-TYPICAL = 64
-"""What a free size is taken to be where two expressions have to be compared beforehand."""
 
 
 @dataclass
@@ -69,7 +65,7 @@ def assign(graph: Graph, items: Sequence[Item], limit: int) -> Memory:
     _constants(items, memory)
     for value in graph.inputs:
         if value in device and value.const is None:
-            memory.places[value] = _new_slot(memory, slot_size(value), value.name)
+            memory.places[value] = _new_slot(memory, [slot_size(value)], value.name)
     _slots(items, device, _last_use(graph, items, memory), memory)
     return memory
 
@@ -120,73 +116,27 @@ def _constants(items: Sequence[Item], memory: Memory) -> None:
 
 
 def _slots(items: Sequence[Item], device: set[Value], last: dict[Value, int], memory: Memory) -> None:
-    free = _FreeSlots(memory)
-    ends: dict[int, list[int]] = {}
+    values: list[Value] = []
+    tenants: list[Tenant] = []
+    seen: set[Value] = set()
     for i, item in enumerate(items):
         for value in writes(item.step):
             root = memory.root(value)
-            if root in memory.places or root not in device or root.const is not None:
+            if root in seen or root in memory.places or root not in device or root.const is not None:
                 continue
+            seen.add(root)
             size = slot_size(root)
-            slot = free.take(size)
-            place = _new_slot(memory, size, root.name) if slot is None else ("s", slot)
-            memory.places[root] = place
-            ends.setdefault(last[root], []).append(place[1])
-        for slot in ends.pop(i, []):
-            free.add(slot)
+            values.append(root)
+            tenants.append(Tenant(size, i, last[root], memory.kind(size), typical(size)))
+    for slot, held in share(tenants):
+        place = _new_slot(memory, slot.sizes, values[held[0]].name)
+        memory.places.update((values[k], place) for k in held)
 
 
-class _FreeSlots:
-    """The slots that no tensor uses at the moment; of many, the latest SCAN of a kind are looked at."""
-
-    def __init__(self, memory: Memory) -> None:
-        self._memory = memory
-        self._kinds: dict[Kind, dict[int, None]] = {}
-        self._exact: dict[Dim, list[int]] = {}
-
-    def add(self, slot: int) -> None:
-        tenants = self._memory.tenants[slot]
-        self._kinds.setdefault(self._memory.kind(tenants[0]), {})[slot] = None
-        for size in tenants:
-            self._exact.setdefault(size, []).append(slot)
-
-    def take(self, size: Dim) -> int | None:
-        """The slot that fits best; else the one that grows least; None where there is none of the kind.
-
-        Sizes that cannot be compared are compared at TYPICAL sizes; the slot is as large as the largest at each run.
-        """
-        alike = self._kinds.get(self._memory.kind(size), {})
-        same = self._exact.get(size, [])
-        while same:
-            slot = same.pop()
-            if slot in alike:
-                del alike[slot]
-                return slot
-        if not alike:
-            return None
-        slot = self._best(size, list(islice(reversed(alike), SCAN)))
-        del alike[slot]
-        return slot
-
-    def _best(self, size: Dim, slots: Sequence[int]) -> int:
-        tenants = self._memory.tenants
-        fitting = [s for s in slots if any(D.at_least(t, size) for t in tenants[s])]
-        if fitting:
-            return min(fitting, key=lambda s: (_largest(tenants[s]), s))
-        need = _typical(size)
-        slot = min(slots, key=lambda s: (abs(_largest(tenants[s]) - need), s))
-        tenants[slot] = [t for t in tenants[slot] if not D.at_least(size, t)] + [size]
-        return slot
-
-
-def _new_slot(memory: Memory, size: Dim, label: str) -> Place:
-    memory.tenants.append([size])
+def _new_slot(memory: Memory, sizes: list[Dim], label: str) -> Place:
+    memory.tenants.append(sizes)
     memory.labels.append(label)
     return ("s", len(memory.tenants) - 1)
-
-
-def _largest(sizes: Sequence[Dim]) -> int:
-    return max(map(_typical, sizes))
 
 
 def _maximum(sizes: Sequence[Dim]) -> Dim:
@@ -195,11 +145,3 @@ def _maximum(sizes: Sequence[Dim]) -> Dim:
         return sizes[0]
     half = len(sizes) // 2
     return D.maximum(_maximum(sizes[:half]), _maximum(sizes[half:]))
-
-
-def _typical(size: Dim) -> int:
-    """The size with every variable at TYPICAL; a large number where it has no value there."""
-    try:
-        return D.value_at(size, TYPICAL)
-    except ShapeError:
-        return D.LIMIT

@@ -1,0 +1,160 @@
+"""Which tensors use one slot after another. Two ways, of which the one that needs fewer bytes is taken.
+
+`in_order` gives slots out in order of first write, the best fitting free one first. `by_size` places the largest tensor
+first, each in the slot that is idle for the shortest time around it (the greedy-by-size assignment of shared objects in
+Pisarchyk and Lee, "Efficient memory management for deep neural net inference", 2020).
+"""
+
+from __future__ import annotations
+
+from bisect import bisect_left
+from collections.abc import Callable, Hashable, Sequence
+from dataclasses import dataclass, field
+from itertools import islice
+from typing import TypeAlias
+
+from webrt import dims as D
+from webrt.dims import Dim
+from webrt.errors import ShapeError
+
+TYPICAL = 64
+"""What a free size is taken to be where two expressions have to be compared beforehand."""
+SCAN = 64
+"""How many free slots are looked at in order; it keeps the cost linear."""
+MOST_BY_SIZE = 2048
+"""Above so many tensors they are placed in order only: by size costs the square."""
+
+
+@dataclass(frozen=True)
+class Tenant:
+    """A tensor of `size` bytes, used from step `first` to step `last`. Tenants of one `kind` may share a slot."""
+
+    size: Dim
+    first: int
+    last: int
+    kind: Hashable
+    typical: int
+
+
+@dataclass
+class Shared:
+    """A slot: the sizes it has to hold (those that no other covers) and, in order, the steps at which it is used."""
+
+    sizes: list[Dim] = field(default_factory=list)
+    typical: int = 0
+    spans: list[tuple[int, int]] = field(default_factory=list)
+
+    def hold(self, tenant: Tenant) -> None:
+        """Lets the tenant in; its span must be free."""
+        if not any(D.at_least(s, tenant.size) for s in self.sizes):
+            self.sizes = [s for s in self.sizes if not D.at_least(tenant.size, s)] + [tenant.size]
+        self.typical = max(self.typical, tenant.typical)
+        self.spans.insert(bisect_left(self.spans, (tenant.first, tenant.last)), (tenant.first, tenant.last))
+
+    def idle(self, tenant: Tenant) -> int | None:
+        """The steps between the tenant and its nearest neighbour in the slot; None where their spans overlap."""
+        at = bisect_left(self.spans, (tenant.first, tenant.last))
+        before = [tenant.first - self.spans[at - 1][1]] if at > 0 else []
+        after = [self.spans[at][0] - tenant.last] if at < len(self.spans) else []
+        gap = min(before + after)
+        return gap if gap > 0 else None
+
+
+Assignment: TypeAlias = list[tuple[Shared, list[int]]]
+"""Slots, each with the indices of its tenants."""
+
+
+def share(tenants: Sequence[Tenant]) -> Assignment:
+    """Slots for all tenants (which are in order of first use), in order of first use."""
+    ways: list[Callable[[Sequence[Tenant]], Assignment]] = [in_order]
+    if len(tenants) <= MOST_BY_SIZE:
+        ways.append(by_size)
+    found = [way(tenants) for way in ways]
+    best = min(found, key=lambda slots: sum(slot.typical for slot, _ in slots))
+    return sorted(best, key=lambda s: min(s[1]))
+
+
+def typical(size: Dim) -> int:
+    """The size with every variable at TYPICAL; a large number where it has no value there."""
+    try:
+        return D.value_at(size, TYPICAL)
+    except ShapeError:
+        return D.LIMIT
+
+
+def by_size(tenants: Sequence[Tenant]) -> Assignment:
+    """The largest first, into the slot of its kind that is idle for the shortest time before or after it."""
+    kinds: dict[Hashable, Assignment] = {}
+    for i in sorted(range(len(tenants)), key=lambda i: (-tenants[i].typical, i)):
+        tenant = tenants[i]
+        slots = kinds.setdefault(tenant.kind, [])
+        idle = [(gap, k) for k, (slot, _) in enumerate(slots) if (gap := slot.idle(tenant)) is not None]
+        if idle:
+            slot, held = slots[min(idle)[1]]
+        else:
+            slot, held = Shared(), []
+            slots.append((slot, held))
+        slot.hold(tenant)
+        held.append(i)
+    return [slot for slots in kinds.values() for slot in slots]
+
+
+def in_order(tenants: Sequence[Tenant]) -> Assignment:
+    """Each takes the free slot of its kind that fits best, else the one that grows least, else a new one."""
+    made: Assignment = []
+    free: dict[Hashable, _Free] = {}
+    ends: dict[int, list[int]] = {}
+    passed = -1
+    for i, tenant in enumerate(tenants):
+        for step in range(passed + 1, tenant.first):
+            for k in ends.pop(step, ()):
+                free[tenants[made[k][1][0]].kind].add(k)
+        passed = max(passed, tenant.first - 1)
+        k = free.setdefault(tenant.kind, _Free(made)).take(tenant)
+        if k is None:
+            k = len(made)
+            made.append((Shared(), []))
+        made[k][0].hold(tenant)
+        made[k][1].append(i)
+        ends.setdefault(tenant.last, []).append(k)
+    return made
+
+
+class _Free:
+    """The slots of one kind that no tensor uses at the moment; of many, the latest SCAN are looked at."""
+
+    def __init__(self, made: Assignment) -> None:
+        self._made = made
+        self._free: dict[int, None] = {}
+        self._exact: dict[Dim, list[int]] = {}
+
+    def add(self, slot: int) -> None:
+        self._free[slot] = None
+        for size in self._made[slot][0].sizes:
+            self._exact.setdefault(size, []).append(slot)
+
+    def take(self, tenant: Tenant) -> int | None:
+        """The slot that fits best; else the one that grows least; None where there is none.
+
+        Sizes that cannot be compared are compared at TYPICAL sizes; the slot is as large as the largest at each run.
+        """
+        same = self._exact.get(tenant.size, [])
+        while same:
+            slot = same.pop()
+            if slot in self._free:
+                del self._free[slot]
+                return slot
+        if not self._free:
+            return None
+        slot = self._best(tenant, list(islice(reversed(self._free), SCAN)))
+        del self._free[slot]
+        return slot
+
+    def _best(self, tenant: Tenant, slots: Sequence[int]) -> int:
+        def holds(k: int) -> bool:
+            return any(D.at_least(s, tenant.size) for s in self._made[k][0].sizes)
+
+        fitting = [k for k in slots if holds(k)]
+        if fitting:
+            return min(fitting, key=lambda k: (self._made[k][0].typical, k))
+        return min(slots, key=lambda k: (abs(self._made[k][0].typical - tenant.typical), k))
