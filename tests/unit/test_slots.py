@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 from collections.abc import Sequence
 
 import pytest
@@ -48,7 +49,7 @@ def check(made: Assignment, given_tenants: Sequence[Tenant]) -> None:
         here = [given_tenants[k] for k in held]
         assert len({t.kind for t in here}) == 1
         spans = sorted((t.first, t.last) for t in here)
-        assert all(a[1] < b[0] for a, b in zip(spans, spans[1:], strict=False)), spans
+        assert all(a[1] < b[0] for a, b in itertools.pairwise(spans)), spans
         for n in (1, 3, 100):
             room = max(D.value_at(s, n) for s in slot.sizes)
             assert all(D.value_at(t.size, n) <= room for t in here)
