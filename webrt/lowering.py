@@ -156,7 +156,15 @@ class Alias:
     source: Value
 
 
-Lowered: TypeAlias = Launch | CopyBytes | Alias
+@dataclass(frozen=True)
+class ReadBack:
+    """A size that the device computes: `source`, an int32, becomes the variable `name` for all that follows."""
+
+    source: Value
+    name: str
+
+
+Lowered: TypeAlias = Launch | CopyBytes | Alias | ReadBack
 
 
 @dataclass(frozen=True)
@@ -235,6 +243,11 @@ class Builder:
         if any(D.mod(x, 4) != 0 for x in sizes):
             raise UnsupportedOp(f"a copy of {source.dtype} that does not start and end on a 32-bit word")
         self.steps.append(CopyBytes(source, sizes[0], out, sizes[1], sizes[2]))
+
+    def read_back(self, count: Value, size: Dim) -> None:
+        """`size`, a variable, is from now on the int32 in `count`. The run waits for the device here."""
+        (name,) = D.variables(size)
+        self.steps.append(ReadBack(count, name))
 
     def launch(
         self,

@@ -131,7 +131,17 @@ class HostStep:
     kind: str = "host"
 
 
-Step: TypeAlias = Dispatch | Copy | HostStep
+@dataclass(frozen=True)
+class Read:
+    """Sizes that the device computes: the i32 at the start of each place becomes a variable of the size program.
+    `reads` = ((place, variable), …). What was recorded before is submitted; later steps may depend on the variables."""
+
+    reads: tuple[tuple[Place, str], ...]
+    node: int = -1
+    kind: str = "read"
+
+
+Step: TypeAlias = Dispatch | Copy | HostStep | Read
 
 
 @dataclass(frozen=True)
@@ -196,7 +206,7 @@ def plan_from_json(text: str) -> Plan:
         for key in ("inputs", "outputs", "kernels", "slots", "constants", "steps", "checks", "placement"):
             if not isinstance(d[key], list):
                 raise TypeError(f"{key} is no list")
-        kinds: dict[str, Callable[..., Step]] = {"dispatch": Dispatch, "copy": Copy, "host": HostStep}
+        kinds: dict[str, Callable[..., Step]] = {"dispatch": Dispatch, "copy": Copy, "host": HostStep, "read": Read}
         return Plan(
             **{
                 **d,

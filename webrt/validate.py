@@ -18,7 +18,7 @@ from typing import Any
 from webrt import dtypes
 from webrt.dims import LIMIT, DimRef, check_program
 from webrt.errors import PlanError, TargetError
-from webrt.plan import ALIGN, Constant, Copy, Dispatch, HostStep, Kernel, Place, PlacedNode, Plan, Slot, ValueInfo
+from webrt.plan import ALIGN, Constant, Copy, Dispatch, HostStep, Kernel, Place, PlacedNode, Plan, Read, Slot, ValueInfo
 from webrt.target import DEFAULT_LIMITS, Target
 
 OFFSET_ALIGN = 256
@@ -66,6 +66,8 @@ def validate(plan: Plan, target: Target | None = None) -> None:
             _check_dispatch(plan, step, aim, where)
         elif isinstance(step, Copy):
             _check_copy(plan, step, where)
+        elif isinstance(step, Read):
+            _check_read(plan, step, where)
         else:
             _check_host(plan, step, made, where)
     for v in plan.outputs:
@@ -236,6 +238,14 @@ def _check_copy(plan: Plan, step: Copy, where: str) -> None:
     _need(step.source != step.target, where, "it copies within one buffer")
     for size in (step.source_offset, step.target_offset, step.size):
         _need(_is_multiple(plan, size, 4), where, "an offset or a size is not a multiple of 4")
+
+
+def _check_read(plan: Plan, step: Read, where: str) -> None:
+    pairs = isinstance(step.reads, tuple) and all(isinstance(r, tuple) and len(r) == 2 for r in step.reads)
+    _need(pairs, where, "what it reads is no list of places and variables")
+    for place, name in step.reads:
+        _check_place(plan, place, where)
+        _need(isinstance(name, str) and ["var", name] in plan.dims, where, "it reads a variable that no size has")
 
 
 def _check_host(plan: Plan, step: HostStep, made: set[str], where: str) -> None:

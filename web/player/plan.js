@@ -30,6 +30,7 @@ const RECORDS = {
   dispatch: ["kind alternatives bindings params params_offset", { node: -1 }],
   copy: ["kind source source_offset target target_offset size", { node: -1 }],
   host: ["kind proto opsets inputs outputs", { outer: [], node: -1 }],
+  read: ["kind reads", { node: -1 }],
   placement: ["node op provider how", { reason: "", bytes: 0 }],
 };
 
@@ -71,7 +72,7 @@ export function parsePlan(text) {
   d = record("plan", d);
   if (!isObject(d.values) || !Array.isArray(d.steps) || !Array.isArray(d.checks)) throw damaged("a table is missing");
   const values = Object.entries(d.values).map(([name, v]) => [name, record("value", v)]);
-  const kinds = ["dispatch", "copy", "host"];
+  const kinds = ["dispatch", "copy", "host", "read"];
   const plan = {
     ...d, values: new Map(values), inputs: records("value", d.inputs), outputs: records("value", d.outputs),
     kernels: records("kernel", d.kernels), slots: records("slot", d.slots),
@@ -119,6 +120,7 @@ function validate(plan) {
     need(node, where, "its node is not in the placement");
     if (step.kind === "dispatch") checkDispatch(plan, step, is, where);
     else if (step.kind === "copy") checkCopy(step, is, where);
+    else if (step.kind === "read") checkRead(plan, step, is, where);
     else checkHost(plan, step, made, where);
   });
   for (const v of plan.outputs) need(hasSource(v, made), `output '${v.name}'`, "nothing makes it");
@@ -271,6 +273,16 @@ function checkCopy(step, is, where) {
   need(String(step.source) !== String(step.target), where, "it copies within one buffer");
   const sizes = [step.source_offset, step.target_offset, step.size];
   need(sizes.every((x) => is.multiple(x, 4)), where, "an offset or a size is not a multiple of 4");
+}
+
+function checkRead(plan, step, is, where) {
+  const pairs = Array.isArray(step.reads) && step.reads.every((r) => Array.isArray(r) && r.length === 2);
+  need(pairs, where, "what it reads is no list of places and variables");
+  for (const [place, name] of step.reads) {
+    need(is.place(place), where, "a place is out of range");
+    const known = isText(name) && plan.dims.some(([op, variable]) => op === "var" && variable === name);
+    need(known, where, "it reads a variable that no size has");
+  }
 }
 
 function checkHost(plan, step, made, where) {

@@ -14,6 +14,7 @@ export function nameOf(plan, step) {
 /** The places that a device step touches. */
 export function placesOf(step) {
   if (step.kind === "dispatch") return step.bindings.map(([place]) => place);
+  if (step.kind === "read") return step.reads.map(([place]) => place);
   return step.kind === "copy" ? [step.source, step.target] : [];
 }
 
@@ -27,7 +28,7 @@ function lowered(plan, target) {
   return { ...target, limits: Object.fromEntries(limits) };
 }
 
-/** A plan on a target: the kernel of each dispatch, segments of device and host steps, all numbers at given sizes. */
+/** A plan on a target: the kernel of each dispatch, segments ("device", "host", "read") of steps, all numbers at given sizes. */
 export class Resolver {
   constructor(plan, target) {
     this.plan = plan;
@@ -41,8 +42,8 @@ export class Resolver {
     plan.slots.forEach((s, i) => typeof s.size === "number" && this.#slot(s, i, []));
     this.segments = [];
     plan.steps.forEach((s, i) => {
-      const host = s.kind === "host";
-      if (this.segments.at(-1)?.host !== host) this.segments.push({ host, steps: [] });
+      const kind = s.kind === "host" || s.kind === "read" ? s.kind : "device";
+      if (this.segments.at(-1)?.kind !== kind) this.segments.push({ kind, steps: [] });
       this.segments.at(-1).steps.push(i);
     });
   }

@@ -32,7 +32,8 @@ export class Run {
       for (const info of this.plan.inputs) this.#upload(info, this.#host.get(info.name));
       for (const [info, feed] of this.#tensors) this.#place(info, feed);
       for (const [number, segment] of this.session.resolver.segments.entries()) {
-        if (segment.host) await this.#runHost(segment);
+        if (segment.kind === "host") await this.#runHost(segment);
+        else if (segment.kind === "read") await this.#readSizes(segment);
         else this.#runDevice(number, segment);
       }
       return await this.#collect();
@@ -142,6 +143,16 @@ export class Run {
     for (const name of steps.flatMap((s) => s.outputs).filter((n) => n)) {
       this.#upload(this.plan.values.get(name), this.#host.get(name));
     }
+  }
+
+  /** Submits what was recorded and binds the sizes that it computed. */
+  async #readSizes(segment) {
+    const reads = segment.steps.flatMap((i) => this.plan.steps[i].reads);
+    const ranges = reads.map(([place]) => ({ ...this.memory.range(place), nbytes: 4 }));
+    const data = await this.session.checked(this.#frame, () => this.gpu.read(ranges));
+    reads.forEach(([, name], i) => this.sizes.known.set(name, new Int32Array(data[i])[0]));
+    this.#settle();
+    this.memory.ensure(this.#frame.slots);
   }
 
   /** What host steps read that none of them makes. */

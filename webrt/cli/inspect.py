@@ -129,7 +129,7 @@ def _placement_lines(placement: list[dict[str, Any]]) -> Iterable[str]:
     yield "\nplacement"
     groups: dict[tuple[str, str, str], Counter[str]] = {}
     for p in placement:
-        reason = p["reason"] if p["provider"] == "cpu" else ""
+        reason = p["reason"] if p["provider"] == "cpu" or p["bytes"] else ""
         groups.setdefault((p["provider"], p["how"], reason), Counter())[p["op"]] += 1
     for (provider, how, reason), ops in groups.items():
         names = ", ".join(f"{op} ({n})" if n > 1 else op for op, n in ops.most_common())

@@ -19,7 +19,7 @@ from webrt.compiler.splice import opsets_of
 from webrt.dims import Dim, DimRef, DimTable, variables_of
 from webrt.errors import ShapeError
 from webrt.ir import Graph, Node, Value
-from webrt.lowering import CopyBytes, Launch
+from webrt.lowering import CopyBytes, Launch, ReadBack
 from webrt.target import Target
 
 PARAMS_ALIGN = 256
@@ -86,6 +86,9 @@ class _Emitter:
                 bound |= fresh
                 given = self._given(bound) if fresh else given
                 sizes = [d for info in made for d in info.shape or ()]
+            elif isinstance(step, P.Read):
+                bound |= {name for _, name in step.reads}
+                given = self._given(bound)
             elif isinstance(step, P.Dispatch):
                 sizes = [*step.params, *(x for a in step.alternatives for x in a[1:])]
                 sizes += [slots[place[1]].size for place, *_ in step.bindings if place[0] == "s"]
@@ -117,6 +120,8 @@ class _Emitter:
                     self._place(step.source), offsets[0], self._place(step.target), offsets[1], offsets[2], item.node
                 )
             ]
+        if isinstance(step, ReadBack):
+            return [P.Read(((self._place(step.source), step.name),), item.node)]
         return [self._host(step.node, item.node)] if isinstance(step, HostNode) else []
 
     def _dispatch(self, launch: Launch, node: int) -> P.Dispatch:
@@ -197,7 +202,7 @@ def _bytes(value: Value) -> bytes:
 
 
 def _report(p: Placed, memory: Memory) -> P.PlacedNode:
-    crossing: int | None = 0
+    crossing: int | None = 4 * sum(isinstance(s, ReadBack) for s in p.steps)
     if p.how == "host":
         total: Dim = 0
         for v in [*p.node.given(), *p.node.outputs]:

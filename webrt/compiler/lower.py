@@ -13,7 +13,7 @@ from webrt.compiler.partition import Placed
 from webrt.dims import Dim
 from webrt.errors import UnsupportedType
 from webrt.ir import Node, Value
-from webrt.lowering import Builder, CopyBytes, Launch, Lowered
+from webrt.lowering import Builder, CopyBytes, Launch, Lowered, ReadBack
 
 CHUNK = 64
 
@@ -65,6 +65,8 @@ def writes(step: Lowered | HostNode) -> list[Value]:
         return [b.value for b in step.bindings if b.access == "w"]
     if isinstance(step, HostNode):
         return [v for v in step.node.outputs if v is not None]
+    if isinstance(step, ReadBack):
+        return []
     return [step.target if isinstance(step, CopyBytes) else step.out]
 
 

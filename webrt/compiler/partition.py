@@ -19,7 +19,7 @@ from webrt.errors import (
     UnsupportedType,
 )
 from webrt.ir import Graph, Node, Value
-from webrt.lowering import Builder, Elementwise, Lowered
+from webrt.lowering import Builder, Elementwise, Lowered, ReadBack
 from webrt.target import Target
 
 
@@ -102,9 +102,11 @@ def _on_device(index: int, node: Node, graph: Graph, target: Target) -> Placed:
             raise NotConstant(f"the rank of {v.name!r} is not known before the run", wanted=v.name, roots=v.roots)
     builder = Builder(target, f"{index}.{node.op_type}")
     op.lower(node, builder)
+    reads = sum(isinstance(s, ReadBack) for s in builder.steps)
+    reason = "" if not reads else "reads back the size of its output" if reads == 1 else f"reads back {reads} sizes"
     kinds = {type(s).__name__ for s in builder.steps}
     how = "kernel" if "Launch" in kinds else "copy" if "CopyBytes" in kinds else "alias"
-    return Placed(node, how, "", builder.steps, builder.checks, builder.elementwise)
+    return Placed(node, how, reason, builder.steps, builder.checks, builder.elementwise)
 
 
 def _demand(error: NotConstant, by_name: dict[str, Value], demands: Demands) -> None:

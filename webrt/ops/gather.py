@@ -39,7 +39,7 @@ def _gather_nd_shape(n: Node) -> list[Info]:
     return [(n.input(0).dtype, (*indices[:-1], *shape[batch + length :]))]
 
 
-def _lookup(
+def lookup(
     b: Builder, out: Value, x: Value, indices: Value, inner: Dim, text: str, params: dict[str, Dim | float], name: str
 ) -> None:
     """out[t·inner + j] = x[row(t)·inner + j]; `text` sets `row` from `t`."""
@@ -64,7 +64,7 @@ def gather(n: Node, b: Builder) -> None:
         return
     text = "let row = (t / p.count) * p.size + index_indices(t % p.count, p.size);"
     params: dict[str, Dim | float] = {"count": indices.elements, "size": shape[axis]}
-    _lookup(b, n.output(), x, indices, D.prod(shape[axis + 1 :]), text, params, "gather")
+    lookup(b, n.output(), x, indices, D.prod(shape[axis + 1 :]), text, params, "gather")
 
 
 @op("GatherND", since=11, shape=_gather_nd_shape)
@@ -80,7 +80,7 @@ def gather_nd(n: Node, b: Builder) -> None:
         params[f"d{q}"] = shape[batch + q]
         lines.append(f"row = row * p.d{q} + index_indices(t * {length}u + {q}u, p.d{q});")
     inner = D.prod(shape[batch + length :])
-    _lookup(b, n.output(), x, indices, inner, "\n".join(lines), params, "gather_nd")
+    lookup(b, n.output(), x, indices, inner, "\n".join(lines), params, "gather_nd")
 
 
 @op("GatherElements", since=11, shape=lambda n: [(n.input(0).dtype, n.input(1).known_shape)])

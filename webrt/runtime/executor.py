@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 from webrt.dims import resolve
 from webrt.dtypes import BY_NAME, DType
 from webrt.errors import PlanError, ShapeError, WebrtError
-from webrt.plan import Copy, Dispatch, HostStep, ValueInfo
+from webrt.plan import Copy, Dispatch, HostStep, Read, ValueInfo
 from webrt.runtime import tensor as T
 from webrt.runtime.device import Buffer, Command, Launch, Range, Transfer, padded
 from webrt.runtime.feeds import bind_host, choose_locations, choose_outputs, take
@@ -45,8 +45,10 @@ class Run:
             if info.name in self.host:
                 self._upload(info, self.host[info.name])
         for number, segment in enumerate(self.session.resolver.segments):
-            if segment.host:
+            if segment.kind == "host":
                 self._run_host(segment)
+            elif segment.kind == "read":
+                self._read_sizes(segment)
             else:
                 self.pending += self._record(number, segment)
         return self._collect()
@@ -128,6 +130,16 @@ class Run:
             for name in step.outputs if isinstance(step, HostStep) else ():
                 if name:
                     self._upload(self.plan.values[name], self.host[name])
+
+    def _read_sizes(self, segment: Segment) -> None:
+        """Submits what is pending and binds the sizes that it computed."""
+        steps = self.plan.steps[segment.start : segment.stop]
+        reads = [r for s in steps if isinstance(s, Read) for r in s.reads]
+        ranges = [self.memory.range(place, 0, self.external)._replace(nbytes=4) for place, _ in reads]
+        for (_, name), data in zip(reads, self._submit(ranges)):
+            self.sizes.known[name] = int.from_bytes(data, "little", signed=True)
+        self._settle()
+        self.memory.ensure(self.frame.slots, self.external)
 
     def _read_operands(self, steps: Iterable[HostStep]) -> None:
         """Submits what is pending and fetches what the steps read from the device, in one round trip."""

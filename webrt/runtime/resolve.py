@@ -10,7 +10,7 @@ from typing import NamedTuple
 
 from webrt.dims import DimRef, resolve
 from webrt.errors import InputError, PlanError, TargetError
-from webrt.plan import Copy, Dispatch, HostStep, Place, Plan
+from webrt.plan import Copy, Dispatch, HostStep, Place, Plan, Read, Step
 from webrt.runtime.device import Buffer, Command, Layout, padded
 from webrt.runtime.sizes import Key
 from webrt.target import DEFAULT_LIMITS, Target
@@ -54,9 +54,9 @@ class Frame:
 
 @dataclass(frozen=True)
 class Segment:
-    """Consecutive steps of one kind: `start` … `stop` of the plan's list."""
+    """Consecutive steps of one kind, "device", "host" or "read": `start` … `stop` of the plan's list."""
 
-    host: bool
+    kind: str
     start: int
     stop: int
 
@@ -171,11 +171,11 @@ class Resolver:
             raise InputError(f"a copy of {self._name(step)} has bytes {known}, no whole words, for these inputs")
         return Ready((), known)
 
-    def _name(self, step: Dispatch | Copy | HostStep) -> str:
+    def _name(self, step: Step) -> str:
         return node_name(self.plan, step)
 
 
-def node_name(plan: Plan, step: Dispatch | Copy | HostStep) -> str:
+def node_name(plan: Plan, step: Step) -> str:
     """A step's node for people."""
     if 0 <= step.node < len(plan.placement):
         placed = plan.placement[step.node]
@@ -183,10 +183,12 @@ def node_name(plan: Plan, step: Dispatch | Copy | HostStep) -> str:
     return f"a {step.kind} step"
 
 
-def places(step: Dispatch | Copy | HostStep) -> list[tuple[Place, str]]:
+def places(step: Step) -> list[tuple[Place, str]]:
     """The places that a device step touches, with "r" or "w"."""
     if isinstance(step, Dispatch):
         return [(p, access) for p, access, _, _ in step.bindings]
+    if isinstance(step, Read):
+        return [(p, "r") for p, _ in step.reads]
     return [(step.source, "r"), (step.target, "w")] if isinstance(step, Copy) else []
 
 
@@ -200,9 +202,9 @@ def expect(ref: DimRef, values: Sequence[int | None], what: str) -> int:
 
 def _segments(plan: Plan) -> list[Segment]:
     out, start = [], 0
-    for host, group in itertools.groupby(plan.steps, key=lambda s: isinstance(s, HostStep)):
+    for kind, group in itertools.groupby(plan.steps, key=lambda s: s.kind if s.kind in ("host", "read") else "device"):
         count = len(list(group))
-        out.append(Segment(host, start, start + count))
+        out.append(Segment(kind, start, start + count))
         start += count
     return out
 
