@@ -76,6 +76,13 @@ class Counters:
     read: int = 0
 
 
+class Timestamps(Protocol):
+    """When each command of one submit began and ended."""
+
+    def read(self) -> list[tuple[int, int]]:
+        """(begin, end) of each command in nanoseconds of the device's own clock; waits for the submit."""
+
+
 class DeviceMemory(Protocol):
     """The part of a device that tensors need. Everything may raise DeviceLost; `alloc` OutOfMemory and TargetError."""
 
@@ -110,8 +117,14 @@ class Device(DeviceMemory, Protocol):
     def bind(self, pipeline: Pipeline, ranges: Sequence[Range]) -> BindGroup:
         """A bind group: ranges in the order of the pipeline's layout, offsets multiples of 256."""
 
-    def submit(self, commands: Sequence[Command], reads: Sequence[Range] = ()) -> list[memoryview]:
-        """Runs the commands in order in one submit; waits for them only where `reads` are asked for."""
+    def submit(
+        self, commands: Sequence[Command], reads: Sequence[Range] = (), stamps: Timestamps | None = None
+    ) -> list[memoryview]:
+        """Runs the commands in order in one submit; waits for them only where `reads` are asked for. `stamps`, of this
+        device and for so many commands, times them."""
+
+    def stamps(self, count: int) -> Timestamps | None:
+        """What times a submit of `count` commands; None where the device has no timestamp queries."""
 
 
 class HostNode(Protocol):

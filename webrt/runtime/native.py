@@ -6,27 +6,31 @@ import contextlib
 import os
 import threading
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
-from typing import Any
 
 from webrt.errors import DeviceError, DeviceLost, NoAdapter, OutOfMemory, TargetError
-from webrt.plan import Bytes, Kernel
+from webrt.plan import TEXTURE_WIDTH, Bytes, Kernel
 from webrt.runtime import adapter as adapters
-from webrt.runtime.device import BindGroup, Buffer, Command, Counters, Launch, Layout, Pipeline, Range, padded
+from webrt.runtime.device import (
+    BindGroup,
+    Buffer,
+    Command,
+    Counters,
+    Launch,
+    Layout,
+    Pipeline,
+    Range,
+    Resource,
+    Texture,
+    Timestamps,
+    padded,
+)
+from webrt.runtime.encode import ROW_BYTES, NativeBuffer, NativeTexture, alive, encode, encode_timed, handle_of
 from webrt.runtime.pipelines import Pipelines
 from webrt.runtime.staging import Staging
+from webrt.runtime.stamps import Stamps
 
 FLUSH_BYTES = 64 << 20
 """wgpu keeps a copy of every write until the next submit; so many bytes at most are held."""
-
-
-@dataclass(eq=False, slots=True)
-class NativeBuffer:
-    """A wgpu buffer; `handle` is None once freed."""
-
-    handle: Any
-    nbytes: int
-    label: str
 
 
 class NativeDevice:
@@ -73,8 +77,7 @@ class NativeDevice:
             if not isinstance(buffer, NativeBuffer) or buffer.handle is None:
                 return
             handle, buffer.handle = buffer.handle, None
-            self.counters.buffers -= 1
-            self.counters.bytes -= buffer.nbytes
+            self._count_alive(-1, -buffer.nbytes)
             if not self.lost:
                 handle.destroy()
             self._drop_staging_alone()
@@ -83,12 +86,55 @@ class NativeDevice:
         view = memoryview(data).cast("B")
         whole = len(view) & ~3
         with self._errors(f"a write to {buffer.label}"):
-            queue, handle = self._device.queue, _handle(buffer)
+            queue, handle = self._device.queue, handle_of(buffer)
             if whole:
                 queue.write_buffer(handle, offset, view[:whole])
             if whole < len(view):
                 queue.write_buffer(handle, offset + whole, bytes(view[whole:]).ljust(4, b"\0"))
             self._count_written(len(view))
+
+    def alloc_texture(self, texels: int, words: bool, label: str) -> NativeTexture:
+        width, rows = min(texels, TEXTURE_WIDTH), -(-texels // TEXTURE_WIDTH)
+        limit = self.target.limit("maxTextureDimension2D")
+        if rows > limit:
+            raise TargetError(
+                f"{label} needs {rows} rows; the device {self.target.name!r} has maxTextureDimension2D {limit}"
+            )
+        usage = self._wgpu.TextureUsage
+        with self._errors(f"{label}, {16 * width * rows} bytes"):
+            handle = self._device.create_texture(
+                label=label, size=(width, rows, 1), format="rgba32uint" if words else "rgba32float",
+                usage=usage.TEXTURE_BINDING | usage.STORAGE_BINDING | usage.COPY_DST,
+            )  # fmt: skip
+            view = handle.create_view()
+        self._count_alive(1, 16 * width * rows)
+        return NativeTexture(handle, view, rows, 16 * width * rows)
+
+    def free_texture(self, texture: Texture) -> None:
+        with self._lock:
+            if not isinstance(texture, NativeTexture) or texture.handle is None:
+                return
+            handle, texture.handle, texture.view, texture.rows = texture.handle, None, None, 0
+            self._count_alive(-1, -texture.nbytes)
+            if not self.lost:
+                handle.destroy()
+            self._drop_staging_alone()
+
+    def write_texture(self, texture: Texture, data: Bytes) -> None:
+        view = memoryview(data).cast("B")
+        whole = len(view) // ROW_BYTES
+        rest = bytes(view[whole * ROW_BYTES :])
+        texels = -(-len(rest) // 16)
+        with self._errors("a write to a texture"):
+            if whole:
+                self._write_rows(texture, view[: whole * ROW_BYTES], 0, (TEXTURE_WIDTH, whole, 1))
+            if rest:
+                self._write_rows(texture, rest.ljust(16 * texels, b"\0"), whole, (texels, 1, 1))
+            self._count_written(len(view))
+
+    def _write_rows(self, texture: Texture, data: Bytes, row: int, size: tuple[int, int, int]) -> None:
+        target = {"texture": alive(texture).handle, "origin": (0, row, 0)}
+        self._device.queue.write_texture(target, data, {"bytes_per_row": 16 * size[0]}, size)
 
     def read(self, ranges: Sequence[Range]) -> list[memoryview]:
         return self.submit((), ranges)
@@ -99,15 +145,21 @@ class NativeDevice:
             self.counters.pipelines += made
         return list(found)
 
-    def bind(self, pipeline: Pipeline, ranges: Sequence[Range]) -> BindGroup:
-        entries = [
-            {"binding": i, "resource": {"buffer": _handle(r.buffer), "offset": r.offset, "size": r.nbytes}}
-            for i, r in enumerate(ranges, pipeline.first)
-        ]
+    def bind(self, pipeline: Pipeline, resources: Sequence[Resource]) -> BindGroup:
+        entries = [{"binding": i, "resource": resource_of(r)} for i, r in enumerate(resources, pipeline.first)]
         with self._errors("a bind group"):
             return self._device.create_bind_group(layout=pipeline.group, entries=entries)
 
-    def submit(self, commands: Sequence[Command], reads: Sequence[Range] = ()) -> list[memoryview]:
+    def stamps(self, count: int) -> Stamps | None:
+        if "timestamp-query" not in self.target.features or not count:
+            return None
+        lib, queue = self._wgpu.backends.wgpu_native.lib, self._device.queue
+        with self._errors("timestamp queries"):
+            return Stamps(self._wgpu, self._device, count, lib.wgpuQueueGetTimestampPeriod(queue._internal))
+
+    def submit(
+        self, commands: Sequence[Command], reads: Sequence[Range] = (), stamps: Timestamps | None = None
+    ) -> list[memoryview]:
         total = sum(_place(r) for r in reads)
         if not commands and not total:
             return [memoryview(bytearray()) for _ in reads]
@@ -115,12 +167,15 @@ class NativeDevice:
         try:
             with self._errors("a submit"):
                 encoder = self._device.create_command_encoder()
-                _encode(encoder, commands)
+                if isinstance(stamps, Stamps):
+                    encode_timed(encoder, commands, stamps)
+                else:
+                    encode(encoder, commands)
                 offset = 0
                 for r in reads if staging else ():
                     if r.nbytes:
                         size = -(-r.nbytes // 4) * 4
-                        encoder.copy_buffer_to_buffer(_handle(r.buffer), r.offset, _handle(staging), offset, size)
+                        encoder.copy_buffer_to_buffer(handle_of(r.buffer), r.offset, handle_of(staging), offset, size)
                     offset += _place(r)
                 self._device.queue.submit([encoder.finish()])
                 self._count_submit(commands)
@@ -146,11 +201,14 @@ class NativeDevice:
             )
         with self._errors(f"{label}, {nbytes} bytes"):
             handle = self._device.create_buffer(label=label, size=nbytes, usage=usage)
-        with self._lock:
-            self.counters.buffers += 1
-            self.counters.created += 1
-            self.counters.bytes += nbytes
+        self._count_alive(1, nbytes)
         return NativeBuffer(handle, nbytes, label)
+
+    def _count_alive(self, buffers: int, nbytes: int) -> None:
+        with self._lock:
+            self.counters.buffers += buffers
+            self.counters.created += max(buffers, 0)
+            self.counters.bytes += nbytes
 
     def _alloc_staging(self, nbytes: int) -> NativeBuffer:
         usage = self._wgpu.BufferUsage
@@ -164,7 +222,7 @@ class NativeDevice:
 
     def _map(self, staging: NativeBuffer, total: int, reads: Sequence[Range]) -> list[memoryview]:
         # READ_NOSYNC, as wgpu's own read_buffer does it: a plain READ would submit once more.
-        handle = _handle(staging)
+        handle = handle_of(staging)
         handle.map_async("READ_NOSYNC", 0, total).sync_wait()
         try:
             out, offset = [], 0
@@ -209,34 +267,6 @@ class NativeDevice:
                 self.lost = True
                 raise DeviceLost(f"{what}: the device {self.target.name!r} is lost; make a new session") from e
             raise DeviceError(f"{what}: the device {self.target.name!r} refused it: {e}") from e
-
-
-def _encode(encoder: Any, commands: Sequence[Command]) -> None:
-    """Consecutive dispatches share one compute pass; copies stand between passes."""
-    current: Any = None
-    pipeline: Any = None
-    for c in commands:
-        if isinstance(c, Launch):
-            if current is None:
-                current, pipeline = encoder.begin_compute_pass(), None
-            if c.pipeline is not pipeline:
-                pipeline = c.pipeline
-                current.set_pipeline(pipeline.handle)
-            current.set_bind_group(0, c.bindings)
-            current.dispatch_workgroups(c.x, c.y, c.z)
-            continue
-        if current is not None:
-            current.end()
-            current = None
-        encoder.copy_buffer_to_buffer(_handle(c.source), c.source_offset, _handle(c.target), c.target_offset, c.nbytes)
-    if current is not None:
-        current.end()
-
-
-def _handle(buffer: Buffer | None) -> Any:
-    if not isinstance(buffer, NativeBuffer) or buffer.handle is None:
-        raise DeviceError(f"the buffer {buffer.label if buffer else ''!r} was freed, or is another device's")
-    return buffer.handle
 
 
 def _place(r: Range) -> int:
