@@ -73,6 +73,7 @@ export class Session {
   #pipelines = [];
   #groups = new Map();
   #frames = new Map();
+  #sums = null;
   #last = Promise.resolve();
   #released = false;
   #leave;
@@ -203,7 +204,9 @@ export class Session {
     const places = [...steps.flatMap(placesOf), ...[...inputs, ...outputs, ...values.values()].map((v) => v.place)];
     const wanted = new Set(places.filter((p) => p?.[0] === "c").map(([, index]) => index));
     const kept = new Set(this.plan.outputs.map((v) => v.constant).filter((c) => c !== null));
-    this.constants = await this.memory.load(source, wanted, kept, onProgress);
+    const loaded = await this.memory.load(source, { wanted, kept, sums: this.#sums }, onProgress);
+    this.constants = loaded.host;
+    this.#sums = loaded.sums;
   }
 
   #describe(info) {

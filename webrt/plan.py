@@ -2,7 +2,11 @@
 
 A `.webrt` file is in the safetensors format (https://github.com/huggingface/safetensors, "Format"): an 8-byte
 little-endian header length, a JSON header, the data. The plan is the string `__metadata__["webrt"]`; its constants
-are the tensors, in order of first use, each at a multiple of 16 bytes (tensors named `pad.N` fill the gaps).
+are the tensors, in order of first use, each at a multiple of 16 bytes (tensors named `pad.N` fill the gaps). The header
+has a checksum, and the last tensor holds one for each constant with the gap after it (webrt/checksum.py).
+
+The version of the format is in the plan. Files of every version up to VERSION are read; of a newer one none is. Version
+1 had no checksums.
 
 A *place* is where a tensor's bytes are: `["s", slot]`, `["c", constant]`, or None for a value on the host.
 A size is a `DimRef`: an int, or `[k]`, the result of instruction k of `dims`.
@@ -11,6 +15,8 @@ A size is a `DimRef`: an int, or `[k]`, the result of instruction k of `dims`.
 from __future__ import annotations
 
 import contextlib
+import functools
+import itertools
 import json
 import math
 import os
@@ -21,11 +27,11 @@ from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import Any, TypeAlias
 
-from webrt import dtypes
+from webrt import checksum, dtypes
 from webrt.dims import DimRef
 from webrt.errors import PlanError
 
-VERSION = 1
+VERSION = 2
 ALIGN = 16
 MAX_HEADER = 100_000_000
 
@@ -197,17 +203,26 @@ class Plan:
 
 
 def plan_from_json(text: str) -> Plan:
-    """Raises PlanError for anything that is not a plan of this version. Ranges and references are validate.py's."""
+    """Raises PlanError for what is no plan or of a newer version. Ranges and references are validate.py's."""
+    return _versioned(text)[1]
+
+
+def _versioned(text: str) -> tuple[int, Plan]:
     try:
         d = json.loads(text)
         version = d.pop("version")
-        if version != VERSION or type(version) is not int:
-            raise PlanError(f"the plan is of another version; compile the model again with webrt (version {VERSION})")
+        if type(version) is not int or version < 1:
+            raise TypeError(f"version {version!r}")
+        if version > VERSION:
+            raise PlanError(
+                f"the plan is of version {version}, made by a newer webrt; this one reads versions 1 to {VERSION}: "
+                "update webrt, or compile the model again"
+            )
         for key in ("inputs", "outputs", "kernels", "slots", "constants", "steps", "checks", "placement"):
             if not isinstance(d[key], list):
                 raise TypeError(f"{key} is no list")
         kinds: dict[str, Callable[..., Step]] = {"dispatch": Dispatch, "copy": Copy, "host": HostStep, "read": Read}
-        return Plan(
+        return version, Plan(
             **{
                 **d,
                 "inputs": tuple(_value(v) for v in d["inputs"]),
@@ -239,9 +254,8 @@ def dump(plan: Plan) -> bytes:
 
 def dump_chunks(plan: Plan) -> Iterator[Bytes]:
     """The file in order, piece by piece."""
-    header: dict[str, Any] = {
-        "__metadata__": {"format": "webrt", "webrt": json.dumps(plan.to_json(), separators=(",", ":"))}
-    }
+    text = json.dumps(plan.to_json(), separators=(",", ":"))
+    header: dict[str, Any] = {"__metadata__": {"format": "webrt", "crc32": checksum.BLANK, "webrt": text}}
     end = 0
     for c in plan.constants:
         if c.offset > end:
@@ -250,25 +264,32 @@ def dump_chunks(plan: Plan) -> Iterator[Bytes]:
         name = _SAFETENSORS.get(c.dtype)
         shape = list(c.shape) if name else [c.nbytes]
         header[f"{len(header)}.{c.name}"] = {"dtype": name or "U8", "shape": shape, "data_offsets": [c.offset, end]}
-    text = json.dumps(header, separators=(",", ":")).encode()
-    text += b" " * (-(len(text) + 8) % ALIGN)
-    yield struct.pack("<Q", len(text)) + text
-    end = 0
+    bounds = _bounds(plan.constants)
+    if bounds[-1] > end:
+        header[f"pad.{end}"] = {"dtype": "U8", "shape": [bounds[-1] - end], "data_offsets": [end, bounds[-1]]}
+    count = len(plan.constants)
+    offsets = [bounds[-1], bounds[-1] + 4 * count]
+    header[checksum.TABLE] = {"dtype": "U32", "shape": [count], "data_offsets": offsets}
+    head = json.dumps(header, separators=(",", ":")).encode()
+    head += b" " * (-(len(head) + 8) % ALIGN)
+    yield checksum.seal(struct.pack("<Q", len(head)) + head)
+    sums = []
     for i, c in enumerate(plan.constants):
-        yield bytes(c.offset - end)
-        yield plan.constant_bytes(i)
-        end = c.offset + c.nbytes
+        block = (bytes(c.offset - bounds[i]), plan.constant_bytes(i), bytes(bounds[i + 1] - c.offset - c.nbytes))
+        sums.append(functools.reduce(lambda before, piece: checksum.crc32(piece, before), block, 0))
+        yield from block
+    yield checksum.pack(sums)
 
 
 def load(source: str | os.PathLike[str] | Bytes) -> Plan:
     """Reads a `.webrt` file (a path, or its bytes). A path is opened again for each constant that is asked for.
 
-    Raises PlanError when it is cut short, damaged, or of another version.
+    Raises PlanError when it is cut short, damaged, or of a newer version. Each constant is checked when it is read.
     """
     if isinstance(source, (bytes, bytearray, memoryview)):
         view = memoryview(source)
         return _load(view[: 8 + _header_length(bytes(view[:8]))], len(view), lambda start, n: view[start : start + n])
-    path = Path(source)
+    path = regular(source)
     try:
         with path.open("rb") as f:
             first = f.read(8)
@@ -285,6 +306,14 @@ def layout_constants(sizes: Sequence[int]) -> list[int]:
         offsets.append(end)
         end += -(-n // ALIGN) * ALIGN
     return offsets
+
+
+def regular(source: str | os.PathLike[str]) -> Path:
+    """The path, unless it is a pipe, a socket or a device, which would not end or wait for ever: a PlanError."""
+    path = Path(source)
+    if path.exists() and not (path.is_file() or path.is_dir()):
+        raise PlanError(f"{path} is no plain file (a pipe, a socket or a device); save its bytes in a file first")
+    return path
 
 
 @contextlib.contextmanager
@@ -327,7 +356,9 @@ def _load(head: memoryview, size: int, read: Callable[[int, int], Bytes]) -> Pla
         text = header["__metadata__"]["webrt"]
     except (ValueError, KeyError, TypeError, RecursionError) as e:
         raise PlanError("not a .webrt file: it has no webrt plan in its header") from e
-    plan = plan_from_json(text)
+    version, plan = _versioned(text)
+    if not checksum.is_sealed(head) and version > 1:
+        raise PlanError("the .webrt file is damaged: its header has no checksum; copy or compile it again")
     for c in plan.constants:
         if not (type(c.offset) is int and type(c.nbytes) is int and c.offset >= 0 and c.nbytes >= 0):
             raise PlanError(f"constant {c.name!r} has no valid place in the file")
@@ -338,13 +369,47 @@ def _load(head: memoryview, size: int, read: Callable[[int, int], Bytes]) -> Pla
             )
         if c.dtype not in dtypes.BY_NAME or dtypes.BY_NAME[c.dtype].nbytes(math.prod(c.shape)) != c.nbytes:
             raise PlanError(f"constant {c.name!r} has {c.nbytes} bytes, its type and shape need another number")
-    return Plan(**{**plan.__dict__, "data": lambda i: read(start + plan.constants[i].offset, plan.constants[i].nbytes)})
+    place = [(start + c.offset, c.nbytes) for c in plan.constants]
+    data = _checked(plan, start, size, read) if version > 1 else lambda i: read(*place[i])
+    return Plan(**{**plan.__dict__, "data": data})
+
+
+def _checked(plan: Plan, start: int, size: int, read: Callable[[int, int], Bytes]) -> Callable[[int], Bytes]:
+    """Gives constants from data at `start` of a file of `size` bytes; raises PlanError for one of another checksum."""
+    bounds = _bounds(plan.constants)
+    if any(a > b for a, b in itertools.pairwise(bounds)):
+        raise PlanError("the .webrt file is damaged: its constants are out of order; copy or compile it again")
+    end = start + bounds[-1] + 4 * len(plan.constants)
+    if end != size:
+        raise PlanError(f"the .webrt file is {'cut short' if end > size else 'damaged'}: it ends at {size}, not {end}")
+    sums = checksum.unpack(read(start + bounds[-1], 4 * len(plan.constants)))
+
+    def data(index: int) -> Bytes:
+        constant, at = plan.constants[index], bounds[index]
+        block = memoryview(read(start + at, bounds[index + 1] - at))
+        if checksum.crc32(block) != sums[index]:
+            raise PlanError(
+                f"the .webrt file is damaged, or was changed since it was opened: constant {constant.name!r} "
+                "has another checksum; load it anew"
+            )
+        return block[constant.offset - at :][: constant.nbytes]
+
+    return data
+
+
+def _bounds(constants: Sequence[Constant]) -> list[int]:
+    """Where the block of each constant begins in the data section, and where the last one ends."""
+    end = max((c.offset + c.nbytes for c in constants), default=0)
+    return [0, *(c.offset for c in constants[1:]), -(-end // ALIGN) * ALIGN] if constants else [0]
 
 
 def _read(path: Path, start: int, n: int) -> bytes:
-    with path.open("rb") as f:
-        f.seek(start)
-        out = f.read(n)
+    try:
+        with path.open("rb") as f:
+            f.seek(start)
+            out = f.read(n)
+    except OSError as e:
+        raise PlanError(f"{path} is gone since it was opened, and is needed again: {e.strerror or e}") from e
     if len(out) != n:
         raise PlanError(f"{path} was cut short after it was opened")
     return out

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 import struct
 from collections.abc import Iterator
 from dataclasses import replace
@@ -16,6 +17,7 @@ from tests.plans import TABLE, edited
 from webrt import plan as P
 from webrt.errors import PlanError, WebrtError
 from webrt.plan import Constant, Plan
+from webrt.validate import validate
 
 DATA = (bytes(range(16)), b"\x01\x02\x03")
 
@@ -56,7 +58,7 @@ def test_the_file_is_in_the_safetensors_format(file: bytes) -> None:
     assert isinstance(metadata, dict)
     assert all(isinstance(v, str) for v in metadata.values())
     assert json.loads(metadata["webrt"])["version"] == P.VERSION
-    sizes = {"F32": 4, "U8": 1}
+    sizes = {"F32": 4, "U8": 1, "U32": 4}
     end = 0
     for tensor in header.values():
         assert isinstance(tensor, dict)
@@ -81,14 +83,67 @@ def test_a_file_cut_anywhere_is_refused(file: bytes, tmp_path: Path) -> None:
                 P.load(path)
 
 
-@given(st.integers(0, 10**6), st.integers(0, 255))
-def test_a_changed_byte_gives_a_plan_or_a_plan_error(at: int, value: int) -> None:
+def read_all(source: bytes | Path) -> None:
+    """What a session reads of a file."""
+    loaded = P.load(source)
+    for i in range(len(loaded.constants)):
+        loaded.constant_bytes(i)
+
+
+def test_a_flipped_bit_anywhere_is_a_plan_error(file: bytes, tmp_path: Path) -> None:
+    read_all(file)
+    path = tmp_path / "flipped.webrt"
+    for at in range(len(file)):
+        flipped = bytearray(file)
+        flipped[at] ^= 1 << at % 8
+        with pytest.raises(PlanError):
+            read_all(bytes(flipped))
+        if at % 97 == 0 or len(file) - at < 40:
+            path.write_bytes(flipped)
+            with pytest.raises(PlanError):
+                read_all(path)
+
+
+@given(st.integers(0, 10**6), st.integers(1, 255))
+def test_a_changed_byte_is_a_plan_error(at: int, change: int) -> None:
     file = bytearray(P.dump(replace(P.plan_from_json(edited([])), data=lambda i: DATA[i])))
-    file[at % len(file)] = value
-    try:
-        P.load(bytes(file))
-    except PlanError as e:
-        assert e.what
+    file[at % len(file)] ^= change
+    with pytest.raises(PlanError):
+        read_all(bytes(file))
+
+
+def test_more_bytes_than_the_file_has_are_refused(file: bytes) -> None:
+    with pytest.raises(PlanError, match=f"damaged: it ends at {len(file) + 1}, not {len(file)}"):
+        P.load(file + b"\0")
+
+
+def test_a_file_of_version_1_has_no_checksums_and_is_read() -> None:
+    path = Path(__file__).with_name("plan_v1.webrt")
+    old = P.load(path)
+    validate(old)
+    again = P.load(P.dump(old))
+    assert again == old and [bytes(again.constant_bytes(i)) for i in range(2)] == [
+        bytes(old.constant_bytes(i)) for i in range(2)
+    ]
+    text = json.dumps({**old.to_json(), "version": 1})
+    assert P.plan_from_json(text) == old
+
+
+def test_a_newer_version_is_refused_by_name(plan: Plan, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(P, "VERSION", 9)
+    newer = P.dump(plan)
+    monkeypatch.undo()
+    with pytest.raises(PlanError, match="version 9, made by a newer webrt; this one reads versions 1 to 2: update"):
+        P.load(newer)
+
+
+def test_a_header_of_version_2_without_its_checksum_is_refused(file: bytes) -> None:
+    header, data = parts(file)
+    metadata = header["__metadata__"]
+    assert isinstance(metadata, dict) and len(metadata.pop("crc32")) == 8
+    text = json.dumps(header).encode()
+    with pytest.raises(PlanError, match="its header has no checksum"):
+        P.load(struct.pack("<Q", len(text)) + text + data)
 
 
 @pytest.mark.parametrize(
@@ -115,13 +170,34 @@ def test_a_missing_file_is_a_plan_error(tmp_path: Path) -> None:
         P.load(tmp_path)
 
 
+@pytest.mark.skipif(not hasattr(os, "mkfifo"), reason="this system has no named pipes")
+def test_a_pipe_is_refused_and_not_waited_for(tmp_path: Path) -> None:
+    os.mkfifo(tmp_path / "a.webrt")
+    with pytest.raises(PlanError, match=r"a\.webrt is no plain file"):
+        P.load(tmp_path / "a.webrt")
+
+
 def test_a_file_that_shrinks_after_it_was_opened_is_refused(file: bytes, tmp_path: Path) -> None:
     path = tmp_path / "a.webrt"
     path.write_bytes(file)
     loaded = P.load(path)
-    path.write_bytes(file[:-1])
+    path.write_bytes(file[:-16])
     with pytest.raises(PlanError, match="cut short"):
         loaded.constant_bytes(1)
+
+
+def test_a_file_that_goes_or_changes_after_it_was_opened_says_so(file: bytes, tmp_path: Path) -> None:
+    path = tmp_path / "a.webrt"
+    path.write_bytes(file)
+    loaded = P.load(path)
+    changed = bytearray(file)
+    changed[len(file) - 40] ^= 1
+    path.write_bytes(changed)
+    with pytest.raises(PlanError, match=r"damaged, or was changed since it was opened: constant 'w'"):
+        loaded.constant_bytes(0)
+    path.unlink()
+    with pytest.raises(PlanError, match=r"a\.webrt is gone since it was opened, and is needed again"):
+        loaded.constant_bytes(0)
 
 
 def test_a_plan_without_its_file_has_no_constants() -> None:
@@ -153,7 +229,7 @@ def test_constants_are_written_in_order_at_multiples_of_16(plan: Plan) -> None:
     constants = tuple(Constant(f"c{i}", "uint8", (n,), n, o) for i, (n, o) in enumerate(zip(sizes, offsets)))
     written = P.dump(replace(plan, constants=constants, data=lambda i: blobs[i]))
     _, data = parts(written)
-    assert len(data) == 67
+    assert len(data) == 80 + 5 * 4
     loaded = P.load(written)
     assert [bytes(loaded.constant_bytes(i)) for i in range(5)] == blobs
 

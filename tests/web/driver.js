@@ -61,6 +61,17 @@ const calls = {
   dispose: ({ tensor }) => objects.get(tensor).dispose(),
   device: async () => keep(await player.openDevice()),
   destroy: ({ device }) => objects.get(device).destroy(),
+  /** What becomes of loading a file with one bit flipped at each of `places`: { error's name, or "loaded": how often }. */
+  async flips({ plan, places }) {
+    const counts = {};
+    for (const at of places) {
+      const bytes = decode(plan);
+      bytes[at] ^= 1 << at % 8;
+      const name = await player.loadPlan(bytes).then((s) => { s.release(); return "loaded"; }, (e) => e.name);
+      counts[name] = (counts[name] ?? 0) + 1;
+    }
+    return counts;
+  },
   parse: ({ text }) => player.parsePlan(text) && null,
   evaluate: ({ program, known }) => player.evaluate(program, new Map(known)),
   checkKernels: ({ kernels, device }) => player.checkKernels(kernels, device && objects.get(device)),

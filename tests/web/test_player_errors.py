@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import base64
 import dataclasses
 import json
 from collections.abc import Iterator
@@ -12,6 +13,8 @@ import numpy as np
 import pytest
 from playwright.sync_api import BrowserContext
 
+import webrt.plan
+from tests.kernels.harness import device
 from tests.web.driver import Player, pack, unpack
 from tests.web.test_player import compiled, values
 from webrt.errors import (
@@ -28,6 +31,7 @@ from webrt.errors import (
 from webrt.host import CpuProvider
 from webrt.plan import Kernel, Plan, ValueInfo, dump, load
 from webrt.runtime.host_steps import HostSteps
+from webrt.runtime.session import Session
 
 pytestmark = pytest.mark.xdist_group("chromium")
 
@@ -63,15 +67,40 @@ def test_files_cut_short_are_refused(player: Player, plan: Plan, files: Path, ba
     session.release()
 
 
-def test_other_files_are_refused(player: Player, plan: Plan, base_url: str) -> None:
+def test_a_flipped_bit_anywhere_is_a_plan_error(player: Player, plan: Plan, files: Path, base_url: str) -> None:
+    data = dump(plan)
+    places = [*range(0, len(data), 61), *range(len(data) - 64, len(data))]
+    assert player.call("flips", plan=base64.b64encode(data).decode(), places=places) == {"PlanError": len(places)}
+    flipped = bytearray(data)
+    flipped[-10] ^= 4
+    (files / "flipped.webrt").write_bytes(flipped)
+    with pytest.raises(PlanError, match="damaged, or was changed since it was opened: constant"):
+        player.load(f"{base_url}flipped.webrt")
+    with pytest.raises(PlanError, match=f"damaged: it ends at {len(data) + 3}, not {len(data)}"):
+        player.load(data + b"abc")
+
+
+def test_a_file_of_version_1_is_read(player: Player) -> None:
+    old = Path(__file__).parents[1] / "unit" / "plan_v1.webrt"
+    session = player.load(old.read_bytes())
+    x = values(3, 4)
+    with Session(load(old), device()) as here:
+        want = here.run(None, {"x": x})
+    for got, expected in zip(session.run({"x": x}).values(), want, strict=True):
+        np.testing.assert_allclose(got, expected, rtol=1e-5)
+    session.release()
+
+
+def test_other_files_are_refused(player: Player, plan: Plan, base_url: str, monkeypatch: pytest.MonkeyPatch) -> None:
     with pytest.raises(PlanError, match="header is longer"):
         player.load(b"\x08\x07\x12\x04onnx" * 100)
     with pytest.raises(PlanError, match="no webrt plan"):
         player.load((2).to_bytes(8, "little") + b"{}")
     with pytest.raises(PlanError, match="no webrt plan"):
         player.load((4).to_bytes(8, "little") + b"\xff\xfe\x00\x01")
-    with pytest.raises(PlanError, match="another version"):
-        player.load(dump(plan).replace(b'\\"version\\":1', b'\\"version\\":9'))
+    with monkeypatch.context() as patch, pytest.raises(PlanError, match="version 9, made by a newer webrt; this one"):
+        patch.setattr(webrt.plan, "VERSION", 9)
+        player.load(plan)
     with pytest.raises(PlanError, match="HTTP 404"):
         player.load(f"{base_url}missing.webrt")
     with pytest.raises(PlanError, match="cannot be fetched"):

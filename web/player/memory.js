@@ -1,6 +1,8 @@
 /** A session's device memory: the twin of webrt/runtime/memory.py. */
 
+import { checkBlocks, crc32 } from "./checksum.js";
 import { PlanError, TargetError, padded, roundUp } from "./common.js";
+import { blocksEnd } from "./source.js";
 
 const ARENA = 1 << 26;
 const STAGE = 1 << 20;
@@ -27,14 +29,20 @@ export class Memory {
     }
   }
 
-  /** Puts constants on the device while they arrive; those in `kept` stay on the host as well. Returns these. */
-  async load(source, wanted, kept, onProgress) {
+  /**
+   * Puts constants on the device while they arrive; those in `kept` stay on the host as well. Returns these, and the
+   * checksums of all. Raises PlanError where they are not those of the file, or of `sums`, an earlier load's.
+   */
+  async load(source, { wanted, kept, sums = null }, onProgress) {
+    const { constants, version } = this.plan;
     const start = source.position;
-    const total = this.plan.constants.reduce((end, c) => c.offset + c.nbytes, 0);
+    const total = constants.reduce((end, c) => c.offset + c.nbytes, 0);
     const host = new Map();
+    const found = new Uint32Array(constants.length);
     this.#pack(wanted);
-    for (const [index, c] of this.plan.constants.entries()) {
-      await source.each(start + c.offset - source.position, () => {});
+    for (const [index, c] of constants.entries()) {
+      const summed = (part) => { found[index] = crc32(part, found[index]); };
+      await source.each(start + c.offset - source.position, summed);
       const sinks = [];
       if (this.#constants.has(index)) sinks.push(this.#uploader(this.#constants.get(index)));
       if (kept.has(index)) {
@@ -42,12 +50,17 @@ export class Memory {
         sinks.push(setter(host.get(index)));
       }
       await source.each(c.nbytes, (part) => {
+        summed(part);
         sinks.forEach((sink) => sink(part));
         onProgress("download", source.position - start, total);
       });
       sinks.forEach((sink) => sink(null));
+      const end = start + (constants[index + 1]?.offset ?? blocksEnd(constants));
+      if (version > 1) await source.each(end - source.position, summed);
     }
-    return host;
+    if (version > 1) checkBlocks(constants, found, await source.take(4 * constants.length));
+    if (sums) checkBlocks(constants, found, new Uint8Array(sums.buffer));
+    return { host, sums: found };
   }
 
   /** Slots of at least these sizes; null where a size is not known yet. */

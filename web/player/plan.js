@@ -6,7 +6,7 @@
 import { DEFAULT_LIMITS, DTYPES, PlanError, lacks, nbytesOf, padded } from "./common.js";
 import { LIMIT, checkProgram } from "./dims.js";
 
-const VERSION = 1;
+const VERSION = 2;
 const MAX_GROUPS = 65535;
 const MAX_RANK = 64;
 const MAX_ELEMENTS = 1 << 20;
@@ -66,8 +66,10 @@ export function parsePlan(text) {
     throw damaged(e.message);
   }
   if (!isObject(d) || !Object.hasOwn(d, "version")) throw damaged("version");
-  if (d.version !== VERSION) {
-    throw new PlanError(`the plan is of another version; compile the model again with webrt (version ${VERSION})`);
+  if (!isInt(d.version) || d.version < 1) throw damaged(`version ${d.version}`);
+  if (d.version > VERSION) {
+    throw new PlanError(`the plan is of version ${d.version}, made by a newer webrt; this one reads versions 1 to `
+      + `${VERSION}: update webrt, or compile the model again`);
   }
   d = record("plan", d);
   if (!isObject(d.values) || !Array.isArray(d.steps) || !Array.isArray(d.checks)) throw damaged("a table is missing");

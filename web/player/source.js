@@ -1,6 +1,7 @@
 /** The bytes of a .webrt file, from memory or while they arrive. */
 
-import { PlanError } from "./common.js";
+import { isSealed } from "./checksum.js";
+import { PlanError, roundUp } from "./common.js";
 import { parsePlan } from "./plan.js";
 
 const MAX_HEADER = 100_000_000;
@@ -89,12 +90,14 @@ async function download(url, fetcher) {
 
 /** Reads a file up to its data, and checks the plan. */
 export async function readPlan(source) {
-  const length = Number(new DataView((await source.take(8)).buffer).getBigUint64(0, true));
+  const first = await source.take(8);
+  const length = Number(new DataView(first.buffer).getBigUint64(0, true));
   if (length > MAX_HEADER) throw new PlanError("not a .webrt file: its header is longer than allowed");
   if (source.size !== null && source.size < 8 + length) {
     throw new PlanError("the .webrt file is cut short: its header ends early");
   }
-  const text = new TextDecoder().decode(await source.take(length));
+  const header = await source.take(length);
+  const text = new TextDecoder().decode(header);
   let plan;
   try {
     plan = JSON.parse(text).__metadata__.webrt;
@@ -103,6 +106,9 @@ export async function readPlan(source) {
   }
   if (!isText(plan)) throw new PlanError("not a .webrt file: it has no webrt plan in its header");
   const parsed = parsePlan(plan);
+  if (!isSealed(first, header) && parsed.version > 1) {
+    throw new PlanError("the .webrt file is damaged: its header has no checksum; copy or compile it again");
+  }
   for (const c of parsed.constants) {
     const end = source.position + c.offset + c.nbytes;
     if (source.size !== null && end > source.size) {
@@ -110,5 +116,13 @@ export async function readPlan(source) {
       throw new PlanError(`the .webrt file is cut short: ${where}`);
     }
   }
+  const end = source.position + blocksEnd(parsed.constants) + 4 * parsed.constants.length;
+  if (parsed.version > 1 && source.size !== null && source.size !== end) {
+    const how = end > source.size ? "cut short" : "damaged";
+    throw new PlanError(`the .webrt file is ${how}: it ends at ${source.size}, not ${end}`);
+  }
   return parsed;
 }
+
+/** Where the last constant's block ends in the data, and the table of checksums begins. */
+export const blocksEnd = (constants) => roundUp(Math.max(0, ...constants.slice(-1).map((c) => c.offset + c.nbytes)), 16);
