@@ -49,6 +49,8 @@ class InferenceSession:
         self._ran: AnySession | None = None
         if self._plan is not None and not self._loader.compile_only:
             self._general = self._loader.open(self._plan)
+        fed = self._plan.inputs if self._plan is not None and self._general is not None else ()
+        self._structural = frozenset(i.name for i in fed if i.elements)
 
     @classmethod
     async def create(
@@ -210,9 +212,7 @@ class InferenceSession:
     def _beyond_sizes(self, feeds: Mapping[str, Any]) -> set[str]:
         """Inputs whose elements are sizes of the plan, with one that no size can be (Slice's "to the end"): they are
         compiled for by value."""
-        if self._general is None:
-            return set()
-        named = {i.name for i in self._general.plan.inputs if i.elements} & set(feeds)
+        named = self._structural & set(feeds)
         arrays = {n: host_value(n, feeds[n], self._signature.dtypes[n]) for n in named if not _on_device(feeds[n])}
         return {n for n, array in arrays.items() if any(abs(x) >= LIMIT for x in integers(array))}
 

@@ -417,3 +417,18 @@ def test_sizes_made_within_a_host_segment(device: NativeDevice) -> None:
             y, n = session.run(None, {"x": x, "keep": mask})
             np.testing.assert_array_equal(y, x[mask] + mask.sum())
             np.testing.assert_array_equal(n, [mask.sum()])
+
+
+def test_a_view_of_what_a_host_segment_makes(device: NativeDevice) -> None:
+    """A device alias between two CPU nodes: its bytes are there only after the first, and so may its size be."""
+    text = HEAD + """(double[N, 2] x, bool[N] keep) => (double[?] y) {
+      k = Compress<axis = 0>(x, keep)  f = Cast<to = 1>(k)  flat = Constant<value = int64[1] {-1}>()
+      v = Reshape(f, flat)  y = Cast<to = 11>(v) }"""
+    x = np.arange(10, dtype=np.float64).reshape(5, 2)
+    plan = made(text)
+    assert [s.kind for s in plan.steps] == ["host"] * 3
+    with opened(text, device) as session:
+        for keep in ([1, 0, 1, 0, 1], [0, 1, 0, 0, 0]):
+            mask = np.array(keep, bool)
+            (y,) = session.run(None, {"x": x, "keep": mask})
+            np.testing.assert_array_equal(y, x[mask].reshape(-1))

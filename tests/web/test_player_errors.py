@@ -286,6 +286,26 @@ def test_host_segments(host_page: Player, hosted: Plan) -> None:
     session.release()
 
 
+@pytest.mark.parametrize("text", [
+    "agraph (double[n] x, bool[n] keep) => (double[k] y)"
+    " { c = Compress<axis = 0>(x, keep)  s = Shape(c)  f = Cast<to = 11>(s)  y = Add(c, f) }",
+    "agraph (double[n] x, bool[n] keep) => (double[k] y)"
+    " { c = Compress<axis = 0>(x, keep)  f = Cast<to = 1>(c)  flat = Constant<value = int64[1] {-1}>()"
+    " v = Reshape(f, flat)  y = Cast<to = 11>(v) }",
+], ids=["a size", "a view"])  # fmt: skip
+def test_what_a_host_segment_makes_for_itself(host_page: Player, text: str) -> None:
+    """A size of one CPU node's result, or a device view of it, for the next CPU node."""
+    plan = compiled(text)
+    serve_host(host_page, plan)
+    session = host_page.load(plan, host=True)
+    x = np.arange(5, dtype=np.float64)
+    for keep in ([1, 0, 1, 0, 1], [0, 1, 1, 0, 0]):
+        mask = np.array(keep, bool)
+        got = session.run({"x": x, "keep": mask})
+        np.testing.assert_array_equal(got["y"], x[mask] + (mask.sum() if "Shape" in text else 0))
+    session.release()
+
+
 def test_what_a_host_makes_is_checked(host_page: Player, hosted: Plan) -> None:
     made: list[dict[str, Any]] = []
     host_page.page.expose_function("webrtHost", lambda text: json.dumps(made[0]))

@@ -2,6 +2,7 @@
 
 import { DEFAULT_LIMITS, InputError, TargetError, lacks, padded } from "./common.js";
 import { resolve } from "./dims.js";
+import { segmentsOf } from "./segments.js";
 
 export const SKIP = { groups: [], numbers: [] };
 
@@ -28,7 +29,7 @@ function lowered(plan, target) {
   return { ...target, limits: Object.fromEntries(limits) };
 }
 
-/** A plan on a target: the kernel of each dispatch, segments ("device", "host", "read") of steps, all numbers at given sizes. */
+/** A plan on a target: the kernel of each dispatch, segments of steps, all numbers at given sizes. */
 export class Resolver {
   constructor(plan, target) {
     this.plan = plan;
@@ -40,12 +41,7 @@ export class Resolver {
     this.bound = new Set(whole.map(([[, index]]) => index)); // slots that kernels bind whole
     dispatches.forEach((s) => this.#checkConstants(s));
     plan.slots.forEach((s, i) => typeof s.size === "number" && this.#slot(s, i, []));
-    this.segments = [];
-    plan.steps.forEach((s, i) => {
-      const kind = s.kind === "host" || s.kind === "read" ? s.kind : "device";
-      if (this.segments.at(-1)?.kind !== kind) this.segments.push({ kind, steps: [] });
-      this.segments.at(-1).steps.push(i);
-    });
+    this.segments = segmentsOf(plan);
   }
 
   /** Where an error belongs: the node and operator of a step. */
