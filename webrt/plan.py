@@ -164,9 +164,21 @@ class PlacedNode:
 
 
 @dataclass(frozen=True)
+class Work:
+    """What a step works on, for profiles: `tensors` = ((type, shape), …) in the order of a dispatch's bindings or of a
+    copy's ends; `ops` are the operators that it computes; `flop` its node's floating-point operations as a sum of
+    products, at one step of the node, () where nobody can tell."""
+
+    tensors: tuple[tuple[str, tuple[DimRef, ...]], ...]
+    ops: tuple[str, ...]
+    flop: tuple[tuple[DimRef, ...], ...] = ()
+
+
+@dataclass(frozen=True)
 class Plan:
     """Everything that a run needs. `values` are host operands by name; `checks` = ((size, message), …): a size that
-    is 0 at a run refuses the feeds with that message; `meta` is the model's own metadata, opsets and producer."""
+    is 0 at a run refuses the feeds with that message; `meta` is the model's own metadata, opsets and producer; `work`
+    has an entry for each step, or none."""
 
     dims: list[list[Any]]
     inputs: tuple[ValueInfo, ...]
@@ -179,6 +191,7 @@ class Plan:
     params_size: int = 0
     checks: tuple[tuple[DimRef, str], ...] = ()
     placement: tuple[PlacedNode, ...] = ()
+    work: tuple[Work, ...] = ()
     target: Mapping[str, Any] = field(default_factory=dict)
     meta: Mapping[str, Any] = field(default_factory=dict)
     data: Callable[[int], Bytes] | None = field(default=None, compare=False, repr=False)
@@ -197,7 +210,7 @@ class Plan:
         """The plan without its constants' bytes, as json can write it."""
         out = {k: v for k, v in self.__dict__.items() if k != "data"}
         out["values"] = {k: asdict(v) for k, v in self.values.items()}
-        for key in ("inputs", "outputs", "kernels", "slots", "constants", "steps", "placement"):
+        for key in ("inputs", "outputs", "kernels", "slots", "constants", "steps", "placement", "work"):
             out[key] = [asdict(x) for x in out[key]]
         return {"version": VERSION, **out}
 
@@ -219,8 +232,7 @@ def _versioned(text: str) -> tuple[int, Plan]:
                 "update webrt, or compile the model again"
             )
         for key in ("inputs", "outputs", "kernels", "slots", "constants", "steps", "checks", "placement"):
-            if not isinstance(d[key], list):
-                raise TypeError(f"{key} is no list")
+            _list(d[key], key)
         kinds: dict[str, Callable[..., Step]] = {"dispatch": Dispatch, "copy": Copy, "host": HostStep, "read": Read}
         return version, Plan(
             **{
@@ -234,6 +246,7 @@ def _versioned(text: str) -> tuple[int, Plan]:
                 "steps": tuple(kinds[s["kind"]](**_frozen(s)) for s in d["steps"]),
                 "checks": tuple((_ref(c), m) for c, m in map(tuple, d["checks"])),
                 "placement": tuple(PlacedNode(**p) for p in d["placement"]),
+                "work": tuple(Work(**_frozen(w)) for w in _list(d.get("work", []), "work")),
             }
         )
     except (KeyError, TypeError, ValueError, AttributeError, RecursionError) as e:
@@ -413,6 +426,12 @@ def _read(path: Path, start: int, n: int) -> bytes:
     if len(out) != n:
         raise PlanError(f"{path} was cut short after it was opened")
     return out
+
+
+def _list(x: Any, name: str) -> list[Any]:
+    if not isinstance(x, list):
+        raise TypeError(f"{name} is no list")
+    return x
 
 
 def _ref(x: Any) -> DimRef:

@@ -18,7 +18,21 @@ from typing import Any
 from webrt import dtypes
 from webrt.dims import LIMIT, DimRef, check_program
 from webrt.errors import PlanError, TargetError
-from webrt.plan import ALIGN, Constant, Copy, Dispatch, HostStep, Kernel, Place, PlacedNode, Plan, Read, Slot, ValueInfo
+from webrt.plan import (
+    ALIGN,
+    Constant,
+    Copy,
+    Dispatch,
+    HostStep,
+    Kernel,
+    Place,
+    PlacedNode,
+    Plan,
+    Read,
+    Slot,
+    ValueInfo,
+    Work,
+)
 from webrt.target import DEFAULT_LIMITS, Target
 
 OFFSET_ALIGN = 256
@@ -100,12 +114,28 @@ def _check_extras(plan: Plan) -> None:
         _need(_is_ref(plan, size) and isinstance(message, str), f"check {i}", "not a size and a message")
     for i, p in enumerate(plan.placement):
         _need(_is_line(p), f"placement {i}", "not a line of the report")
+    _need(len(plan.work) in (0, len(plan.steps)), "work", "not an entry for each step")
+    for i, w in enumerate(plan.work):
+        _need(_is_work(plan, w), f"work {i}", "not tensors, operators and products")
     _need(_depth(plan.meta) <= MAX_DEPTH, "meta", "nested deeper than allowed")
 
 
 def _is_line(p: PlacedNode) -> bool:
     crossing = p.bytes is None or (_is_int(p.bytes) and p.bytes >= 0)
     return crossing and all(isinstance(x, str) for x in (p.node, p.op, p.provider, p.how, p.reason))
+
+
+def _is_work(plan: Plan, w: Work) -> bool:
+    lists = all(isinstance(x, tuple) for x in (w.tensors, w.ops, w.flop))
+    return (
+        lists
+        and all(isinstance(op, str) for op in w.ops)
+        and all(_is_sizes(plan, product, MAX_RANK) for product in w.flop)
+        and all(
+            isinstance(t, tuple) and len(t) == 2 and t[0] in dtypes.BY_NAME and _is_sizes(plan, t[1], MAX_RANK)
+            for t in w.tensors
+        )
+    )
 
 
 def _check_kernel(kernel: Kernel, where: str) -> None:

@@ -22,7 +22,7 @@ const ALIGN = 256;
 // Records of a plan: required keys, then optional ones with their defaults.
 const RECORDS = {
   plan: ["version dims inputs outputs values kernels slots constants steps checks placement",
-    { params_size: 0, target: {}, meta: {} }],
+    { params_size: 0, work: [], target: {}, meta: {} }],
   value: ["name dtype shape", { place: null, elements: 0, constant: null, contents: null }],
   kernel: ["name wgsl hash", { requires: {} }],
   slot: ["size label", {}],
@@ -32,6 +32,7 @@ const RECORDS = {
   host: ["kind proto opsets inputs outputs", { outer: [], node: -1 }],
   read: ["kind reads", { node: -1 }],
   placement: ["node op provider how", { reason: "", bytes: 0 }],
+  work: ["tensors ops", { flop: [] }],
 };
 
 const damaged = (why) => new PlanError(`the plan is damaged (${why}); compile the model again`);
@@ -79,6 +80,7 @@ export function parsePlan(text) {
     ...d, values: new Map(values), inputs: records("value", d.inputs), outputs: records("value", d.outputs),
     kernels: records("kernel", d.kernels), slots: records("slot", d.slots),
     constants: records("constant", d.constants), placement: records("placement", d.placement),
+    work: records("work", d.work),
     steps: d.steps.map((s) => record(kinds.includes(s?.kind) ? s.kind : "dispatch", s)),
   };
   if (!plan.steps.every((s) => kinds.includes(s.kind))) throw damaged("a step of an unknown kind");
@@ -135,6 +137,13 @@ function checkExtras(plan, is) {
   plan.placement.forEach((p, i) => {
     const line = isTexts([p.node, p.op, p.provider, p.how, p.reason]);
     need(line && (p.bytes === null || isInt(p.bytes) && p.bytes >= 0), `placement ${i}`, "not a line of the report");
+  });
+  need([0, plan.steps.length].includes(plan.work.length), "work", "not an entry for each step");
+  const isTensor = (t) => Array.isArray(t) && t.length === 2 && DTYPES.has(t[0]) && is.sizes(t[1], MAX_RANK);
+  plan.work.forEach((w, i) => {
+    const products = Array.isArray(w.flop) && w.flop.every((factors) => is.sizes(factors, MAX_RANK));
+    const tensors = Array.isArray(w.tensors) && w.tensors.every(isTensor);
+    need(products && tensors && isTexts(w.ops), `work ${i}`, "not tensors, operators and products");
   });
   need(depth(plan.meta) <= MAX_DEPTH, "meta", "nested deeper than allowed");
   const known = ["name", "kind", "vendor", "architecture", "limits", "features", "subgroup_sizes"];

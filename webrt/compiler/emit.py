@@ -16,6 +16,7 @@ from webrt.compiler.lower import HostNode, Item, is_sizes
 from webrt.compiler.memory import Memory, nbytes
 from webrt.compiler.partition import Placed
 from webrt.compiler.splice import opsets_of
+from webrt.compiler.work import work_of
 from webrt.dims import Dim, DimRef, DimTable, variables_of
 from webrt.errors import ShapeError
 from webrt.ir import Graph, Node, Value
@@ -46,7 +47,8 @@ class _Emitter:
 
     def plan(self, placed: Sequence[Placed], items: Sequence[Item], target: Target, meta: Mapping[str, Any]) -> P.Plan:
         inputs = tuple(self._info(v, is_input=True) for v in self.graph.inputs)
-        steps = tuple(s for item in items for s in self._step(item))
+        pairs = [(item, s) for item in items for s in self._step(item)]
+        steps = tuple(s for _, s in pairs)
         outputs = tuple(self._info(v) for v in self.graph.outputs)
         checks = tuple((self.table.ref(d), m) for p in placed for d, m in p.checks)
         sizes = zip(self.memory.slots, self.memory.labels, strict=True)
@@ -58,11 +60,12 @@ class _Emitter:
             for v, a, o in zip(self.constants, arrays, offsets, strict=True)
         )
         self._refuse_unbound(inputs, steps, slots, placed)
+        work = tuple(work_of(pairs, placed, self.table.ref))
         return P.Plan(
             dims=self.table.program, inputs=inputs, outputs=outputs, values=self.values,
             kernels=tuple(self.kernel_list),
             slots=slots, constants=constants, steps=steps, params_size=self.params_size, checks=checks,
-            placement=tuple(_report(p, self.memory) for p in placed), target=target.to_json(),
+            placement=tuple(_report(p, self.memory) for p in placed), work=work, target=target.to_json(),
             meta={**self.graph.meta, "opsets": self.graph.opsets, **meta}, data=lambda i: arrays[i],
         )  # fmt: skip
 

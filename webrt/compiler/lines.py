@@ -59,7 +59,8 @@ class Lines:
         reason = f"with {', '.join(_title(p.node) for p in parts)}"
         elementwise = builder.elementwise if node is not None else []
         node = node or root.node
-        self.placed[last] = Placed(node, "kernel", reason, builder.steps, list(dict.fromkeys(checks)), elementwise)
+        computes = [n for p in [*parts, root] for n in (*p.parts, p.node) if n is not node]
+        self.placed[last] = Placed(node, "kernel", reason, builder.steps, list(dict.fromkeys(checks)), elementwise, computes)
         for i in others:
             p = self.placed[i]
             self.placed[i] = Placed(p.node, "fused", f"computed by {_title(node)}")

@@ -26,7 +26,8 @@ from webrt.target import Target
 @dataclass
 class Placed:
     """A node with its place. `how`: "kernel", "copy", "alias", "folded" (its outputs are sizes), "fused"
-    (computed by another node's kernel) or "host". `elementwise`: which of its steps are plain formulas."""
+    (computed by another node's kernel) or "host". `elementwise`: which of its steps are plain formulas; `parts`: the
+    other nodes that they compute."""
 
     node: Node
     how: str
@@ -34,6 +35,7 @@ class Placed:
     steps: list[Lowered] = field(default_factory=list)
     checks: list[tuple[Dim, str]] = field(default_factory=list)
     elementwise: list[Elementwise] = field(default_factory=list)
+    parts: list[Node] = field(default_factory=list)
 
 
 @dataclass

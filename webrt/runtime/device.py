@@ -32,23 +32,26 @@ class Range(NamedTuple):
 
 
 class Launch(NamedTuple):
-    """A dispatch of x·y·z workgroups."""
+    """A dispatch of x·y·z workgroups, for a step of the plan."""
 
     pipeline: Pipeline
     bindings: BindGroup
     x: int
     y: int
     z: int
+    step: int = -1
 
 
 class Transfer(NamedTuple):
-    """A copy between two buffers; offsets and size are multiples of 4."""
+    """A copy between two buffers, for a step of the plan or (-1) of an input or output; offsets and size are multiples
+    of 4."""
 
     source: Buffer
     source_offset: int
     target: Buffer
     target_offset: int
     nbytes: int
+    step: int = -1
 
 
 Command: TypeAlias = Launch | Transfer

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterable, Mapping, Sequence
+from contextlib import nullcontext
 from typing import TYPE_CHECKING, Any
 
 from webrt.dims import resolve
@@ -18,14 +19,22 @@ from webrt.runtime.sizes import Sizes, declared
 from webrt.runtime.tensor import HostValue, Tensor
 
 if TYPE_CHECKING:
+    from webrt.runtime.profile import Recorder
     from webrt.runtime.session import Session
 
 
 class Run:
-    """State of one run. `host` holds what was fed or made on the host; `external` buffers that stand in for slots."""
+    """State of one run. `host` holds what was fed or made on the host; `external` buffers that stand in for slots.
+    `recorder` times it."""
 
-    def __init__(self, session: Session, names: Sequence[str] | None, location: str | Mapping[str, str]) -> None:
-        self.session, self.plan, self.memory = session, session.plan, session.memory
+    def __init__(
+        self,
+        session: Session,
+        names: Sequence[str] | None,
+        location: str | Mapping[str, str],
+        recorder: Recorder | None = None,
+    ) -> None:
+        self.session, self.plan, self.memory, self.recorder = session, session.plan, session.memory, recorder
         self.stats = session.last_run
         self.outputs = choose_outputs(self.plan, names)
         self.on_device = choose_locations(self.outputs, location)
@@ -107,7 +116,7 @@ class Run:
             size = ready.offsets[2]
             if size > min(source.nbytes, target.nbytes):
                 raise PlanError(f"{node_name(self.plan, step)} copies {size} bytes, beyond the end of a tensor")
-            return Transfer(source.buffer, source.offset, target.buffer, target.offset, size)
+            return Transfer(source.buffer, source.offset, target.buffer, target.offset, size, index)
         if not isinstance(step, Dispatch):
             raise PlanError(f"step {index} is a {step.kind} step among device steps")
         bound = zip(step.bindings, ready.offsets)
@@ -116,7 +125,7 @@ class Run:
             ranges.insert(0, Range(self.memory.params, step.params_offset, padded(4 * len(step.params))))
         pipeline, group = self.session.group(index, tuple(ranges))
         x, y, z = ready.groups
-        return Launch(pipeline, group, x, y, z)
+        return Launch(pipeline, group, x, y, z, index)
 
     def _run_host(self, segment: Segment) -> None:
         steps = [(i, self.plan.steps[i]) for i in range(segment.start, segment.stop)]
@@ -163,7 +172,8 @@ class Run:
                 self._known(self.plan.values[n])
         inputs = [self.host[n] if n else None for n in step.inputs]
         outer = {n: self.host[n] for n in step.outer}
-        made = self.session.handles[index].run(inputs, outer)
+        with self.recorder.host(index) if self.recorder else nullcontext():
+            made = self.session.handles[index].run(inputs, outer)
         self.stats.host_nodes += 1
         for name, value in zip(step.outputs, made):
             if name:
@@ -211,7 +221,7 @@ class Run:
         if not self.pending and not any(r.nbytes for r in ranges):
             return [memoryview(bytearray()) for _ in ranges]
         commands, self.pending = self.pending, []
-        data = self.session.device.submit(commands, ranges)
+        data = (self.recorder or self.session.device).submit(commands, ranges)
         self.stats.submits += 1
         self.stats.down += sum(r.nbytes for r in ranges)
         return data

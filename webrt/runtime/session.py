@@ -14,6 +14,7 @@ from webrt.plan import Copy, Dispatch, HostStep, Plan
 from webrt.runtime.device import BindGroup, Device, HostNode, HostProvider, Pipeline, Range
 from webrt.runtime.executor import Run
 from webrt.runtime.memory import Memory
+from webrt.runtime.profile import Recorded, Recorder
 from webrt.runtime.resolve import Frame, Resolver, node_name, places
 from webrt.runtime.sizes import Key
 
@@ -36,7 +37,8 @@ class RunStats:
 
 
 class Session:
-    """Runs a plan. May be used from several threads, one run at a time; the device may be shared.
+    """Runs a plan. May be used from several threads, one run at a time; the device may be shared. While `profile` is a
+    list, each run is timed step by step and added to it.
 
     Raises PlanError for a plan that breaks a rule of validate.py, TargetError where the device does not meet the plan,
     PlacementError where the plan has host steps and no `host` provider is given, KernelError, OutOfMemory, DeviceLost.
@@ -46,6 +48,7 @@ class Session:
         validate.validate(plan)
         self.plan, self.device = plan, device
         self.last_run = RunStats()
+        self.profile: list[Recorded] | None = None
         self._closed = False
         self.lock = threading.RLock()
         self.resolver = Resolver(plan, device.target)
@@ -76,10 +79,21 @@ class Session:
             created, pipelines = before.created, before.pipelines
             self.last_run = RunStats()
             try:
-                return Run(self, output_names, output_location).go(feeds)
+                return self._go(output_names, output_location, feeds)
             finally:
                 self.last_run.buffers = self.device.counters.created - created
                 self.last_run.pipelines = self.device.counters.pipelines - pipelines
+
+    def _go(
+        self, output_names: Sequence[str] | None, location: str | Mapping[str, str], feeds: Mapping[str, Any]
+    ) -> list[Any]:
+        if self.profile is None:
+            return Run(self, output_names, location).go(feeds)
+        recorder = Recorder(self.plan, self.device)
+        run = Run(self, output_names, location, recorder)
+        outputs = run.go(feeds)
+        self.profile.append(recorder.done(run.sizes.values, self.resolver.kernel_of))
+        return outputs
 
     def frame(self, key: Key, values: Sequence[int | None]) -> Frame:
         """All numbers of the plan at these sizes; kept for the last few."""
