@@ -70,7 +70,7 @@ function refuseHostSteps(plan, host) {
 export class Session {
   constants = new Map();
   evaluated = new Map();
-  #pipelines = [];
+  #pipelines = new Map();
   #groups = new Map();
   #frames = new Map();
   #sums = null;
@@ -113,7 +113,7 @@ export class Session {
       throw e;
     };
     const work = [
-      this.#makePipelines(onProgress).catch(failed),
+      this.#makePipelines(this.plan.steps.map((_, i) => this.resolver.choices.first(i)), onProgress).catch(failed),
       this.#loadConstants(source, onProgress),
     ];
     const results = await Promise.allSettled(work);
@@ -144,22 +144,25 @@ export class Session {
     this.#leave();
   }
 
-  /** All numbers of the plan at these sizes; kept for the last few. */
-  frame(key, values) {
+  /** All numbers of the plan at these sizes, and the pipelines that they need; kept for the last few. */
+  async frame(key, values) {
     if (!this.#frames.has(key)) {
+      const frame = this.resolver.frame(values);
+      await this.#makePipelines(frame.steps.map((ready) => ready?.kernel));
       if (this.#frames.size >= MAX_FRAMES) this.#frames.delete(this.#frames.keys().next().value);
-      this.#frames.set(key, this.resolver.frame(values));
+      this.#frames.set(key, frame);
     }
     return this.#frames.get(key);
   }
 
-  /** The pipeline of a dispatch and its bind group over these ranges, which is kept. */
-  group(index, ranges) {
-    const pipeline = this.#pipelines[index];
-    const key = ranges.map((r) => `${r.buffer.id}:${r.offset}:${r.nbytes}`).join();
+  /** The pipeline of a dispatch's kernel and its bind group over these resources, which is kept. */
+  group(index, kernel, resources) {
+    const pipeline = this.#pipelines.get(kernel);
+    const name = (r) => (r.view ? `t${r.id}` : `${r.buffer.id}:${r.offset}:${r.nbytes}`);
+    const key = `${kernel}:${resources.map(name).join()}`;
     let kept = this.#groups.get(index);
     if (kept?.key !== key) {
-      kept = { key, group: this.gpu.bind(pipeline, ranges) };
+      kept = { key, group: this.gpu.bind(pipeline, resources) };
       this.#groups.set(index, kept);
     }
     return { pipeline, group: kept.group };
@@ -182,29 +185,30 @@ export class Session {
     }
   }
 
-  async #makePipelines(onProgress) {
-    const steps = this.plan.steps.map((step, i) => ({ step, i })).filter(({ step }) => step.kind === "dispatch");
-    const kernels = new Map();
-    for (const { step, i } of steps) {
-      const index = this.resolver.chosen[i][0];
-      if (kernels.has(index)) continue;
-      kernels.set(index, pipelineOf(this.gpu, this.plan.kernels[index], this.resolver.where(step)));
-    }
+  /** The pipelines of `kernels`, of each step one or none, as far as there is none yet. */
+  async #makePipelines(kernels, onProgress = () => {}) {
+    const missing = new Map();
+    kernels.forEach((kernel, i) => {
+      if (kernel === undefined || this.#pipelines.has(kernel) || missing.has(kernel)) return;
+      const where = this.resolver.where(this.plan.steps[i]);
+      missing.set(kernel, pipelineOf(this.gpu, this.plan.kernels[kernel], where));
+    });
     let done = 0;
-    await Promise.all([...kernels.values()].map(async (made) => {
-      await made;
+    await Promise.all([...missing].map(async ([kernel, made]) => {
+      this.#pipelines.set(kernel, await made);
       done += 1;
-      onProgress("pipelines", done, kernels.size);
+      onProgress("pipelines", done, missing.size);
     }));
-    for (const { i } of steps) this.#pipelines[i] = await kernels.get(this.resolver.chosen[i][0]);
   }
 
   async #loadConstants(source, onProgress) {
     const { inputs, outputs, values, steps } = this.plan;
-    const places = [...steps.flatMap(placesOf), ...[...inputs, ...outputs, ...values.values()].map((v) => v.place)];
-    const wanted = new Set(places.filter((p) => p?.[0] === "c").map(([, index]) => index));
+    const { buffers, contents } = this.resolver.choices.constants();
+    const others = steps.filter((s) => s.kind !== "dispatch").flatMap(placesOf);
+    const places = [...others, ...[...inputs, ...outputs, ...values.values()].map((v) => v.place)];
+    const wanted = new Set([...buffers, ...places.filter((p) => p?.[0] === "c").map(([, index]) => index)]);
     const kept = new Set(this.plan.outputs.map((v) => v.constant).filter((c) => c !== null));
-    const loaded = await this.memory.load(source, { wanted, kept, sums: this.#sums }, onProgress);
+    const loaded = await this.memory.load(source, { wanted, contents, kept, sums: this.#sums }, onProgress);
     this.constants = loaded.host;
     this.#sums = loaded.sums;
   }

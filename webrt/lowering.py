@@ -32,6 +32,7 @@ WORKGROUP = 64
 MAX_GROUPS = 65535
 WINDOW_ALIGN = 256
 """WebGPU's alignment of storage bindings."""
+MAX_WINDOWS = 1024
 MAX_ITERATIONS = 60_000
 """No invocation may loop more often: Mesa 22.3's lavapipe leaves loops after 65 535 iterations in total."""
 
@@ -130,11 +131,13 @@ class Binding(NamedTuple):
 
 @dataclass(frozen=True)
 class Launch:
-    """A dispatch over values: `alternatives` = ((kernel, groups), …), `bindings` in the kernels' order."""
+    """A dispatch over values: `alternatives` = ((kernel, groups, when), …), `bindings` in the kernels' order. `when` is
+    0 where the alternative is not to be taken; `textures` are the bindings that some alternative reads as a texture."""
 
-    alternatives: tuple[tuple[Kernel, Groups], ...]
+    alternatives: tuple[tuple[Kernel, Groups, Dim], ...]
     bindings: tuple[Binding, ...]
     params: tuple[Dim, ...]
+    textures: tuple[int, ...] = ()
 
 
 @dataclass(frozen=True)
@@ -169,7 +172,11 @@ Lowered: TypeAlias = Launch | CopyBytes | Alias | ReadBack
 
 @dataclass(frozen=True)
 class Variant:
-    """One way to compute a node: a body and what it takes. Variants of one launch share bindings and params."""
+    """One way to compute a node: a body and what it takes. Variants of one launch share bindings and params.
+
+    `textures` = binding → "sampled" or "storage" for those that it reads as a texture; `when` is 0 where the variant is
+    not to be taken. The executor takes the first that the device meets and whose textures fit it at these sizes, so
+    the last one should need nothing."""
 
     body: str
     groups: Groups
@@ -179,6 +186,8 @@ class Variant:
     use: Sequence[str] = ()
     vec: Mapping[str, int] = field(default_factory=dict)
     requires: Mapping[str, Any] = field(default_factory=dict)
+    textures: Mapping[str, str] = field(default_factory=dict)
+    when: Dim = 1
 
 
 @dataclass(frozen=True)
@@ -268,16 +277,23 @@ class Builder:
         values += [(k, v, "atomic") for k, v in (atomics or {}).items()]
         self._check_bindings(values)
         words = {k: D.f32_bits(v) if isinstance(v, float) else v for k, v in (params or {}).items()}
+        for k, size in words.items():
+            if isinstance(size, int) and not -(1 << 31) <= size < 1 << 32:
+                raise UnsupportedOp(f"{k} is {size}, which does not fit in 32 bits")
         alternatives = []
         for v in variants:
-            binds = [wgsl.Bind(k, (as_type or {}).get(k, _dtype(x)), a, v.vec.get(k, 1)) for k, x, a in values]
+            binds = [
+                wgsl.Bind(k, (as_type or {}).get(k, _dtype(x)), a, v.vec.get(k, 1), v.textures.get(k, "buffer"))
+                for k, x, a in values
+            ]
             kernel = wgsl.build(
                 v.body, name=name or v.body, binds=binds, params=list(words), consts=v.consts, fns=v.fns,
                 types=v.types, use=v.use, requires=v.requires,
             )  # fmt: skip
-            alternatives.append((kernel, v.groups))
+            alternatives.append((kernel, v.groups, v.when))
         bindings = tuple(_binding(x, "r" if a == "r" else "w") for _, x, a in values)
-        self.steps.append(Launch(tuple(alternatives), bindings, tuple(words.values())))
+        textures = tuple(i for i, (k, *_) in enumerate(values) if any(k in v.textures for v in variants))
+        self.steps.append(Launch(tuple(alternatives), bindings, tuple(words.values()), textures))
 
     def map(
         self,
@@ -321,6 +337,8 @@ class Builder:
         size = limit // step * step
         if not size:
             raise UnsupportedOp(f"a window of {step} bytes of {v.name!r}; the target binds {limit}")
+        if total > MAX_WINDOWS * size:
+            raise UnsupportedOp(f"{v.name!r} has {total} bytes; the target binds {limit} at once")
         return [Window(v, at, min(size, total - at)) for at in range(0, total, size)]
 
     def _name(self) -> str:

@@ -35,6 +35,9 @@ VERSION = 2
 ALIGN = 16
 MAX_HEADER = 100_000_000
 
+TEXTURE_WIDTH = 1024
+"""Texels of a row of a texture operand: texel t, elements 4t … 4t+3, is at (t % 1024, t // 1024)."""
+
 Place: TypeAlias = tuple[str, int]
 Bytes: TypeAlias = bytes | bytearray | memoryview
 
@@ -47,7 +50,9 @@ _SAFETENSORS = {
 
 @dataclass(frozen=True)
 class Kernel:
-    """WGSL text without `enable` lines; `requires` = {"features": [...], "limits": {...}} beyond the target."""
+    """WGSL text without `enable` lines; `requires` is what it needs beyond the target (target.REQUIREMENTS).
+
+    Its declarations say how it reads each binding: as a buffer or as a texture (validate.kernel_layout)."""
 
     name: str
     wgsl: str
@@ -99,7 +104,11 @@ class Dispatch:
     """One kernel launch. `alternatives` = ((kernel, x, y, z), …) in order of preference, the executor takes the first
     the device meets; `bindings` = ((place, "r" | "w", offset, size), …) in bytes at @binding(1) …, where a size of 0
     is the rest of the tensor; `params` are the u32 words at @binding(0), at `params_offset` of the plan's parameter
-    block (two's complement for negatives)."""
+    block (two's complement for negatives).
+
+    `textures` = ((binding, texels), …) for the operands that alternatives may read as textures of rgba32float or
+    rgba32uint: so many times 16 bytes from the binding's offset on, in rows of TEXTURE_WIDTH. `when`: for each
+    alternative a size that is 0 where it is not to be taken (all may be, where there is none)."""
 
     alternatives: tuple[tuple[int, DimRef, DimRef, DimRef], ...]
     bindings: tuple[tuple[Place, str, DimRef, int], ...]
@@ -107,6 +116,12 @@ class Dispatch:
     params_offset: int
     node: int = -1
     kind: str = "dispatch"
+    textures: tuple[tuple[int, DimRef], ...] = ()
+    when: tuple[DimRef, ...] = ()
+
+    def applies(self, alternative: int) -> DimRef:
+        """The size that is 0 where the alternative is not to be taken."""
+        return self.when[alternative] if self.when else 1
 
 
 @dataclass(frozen=True)

@@ -22,9 +22,16 @@ DEFAULT_LIMITS: dict[str, int] = {
     "maxComputeWorkgroupSizeY": 256,
     "maxComputeWorkgroupSizeZ": 64,
     "maxComputeWorkgroupsPerDimension": 65535,
+    "maxTextureDimension2D": 8192,
+    "maxSampledTexturesPerShaderStage": 16,
+    "maxStorageTexturesPerShaderStage": 4,
     "minUniformBufferOffsetAlignment": 256,
     "minStorageBufferOffsetAlignment": 256,
 }
+
+REQUIREMENTS = ("features", "limits", "kinds", "architectures", "subgroup_size")
+"""What a kernel may require of a target: features and limits of WebGPU, the kinds and the architectures of adapters
+that it is written for, and the size that all subgroups have."""
 
 
 @dataclass(frozen=True)
@@ -51,13 +58,19 @@ class Target:
         return replace(self, limits={**self.limits, **limits})
 
     def meets(self, requires: Mapping[str, Any]) -> str:
-        """Why the target does not meet `requires` ({"limits": {...}, "features": [...]}); empty when it does."""
+        """Why the target does not meet `requires` (keys REQUIREMENTS, all optional); empty when it does."""
         for feature in requires.get("features", ()):
             if feature not in self.features:
                 return f"feature {feature!r} is needed, the target {self.name!r} lacks it"
         for name, need in requires.get("limits", {}).items():
             if self.limit(name) < need:
                 return f"{name} of {need} is needed, the target {self.name!r} has {self.limit(name)}"
+        for key, have in (("kinds", self.kind), ("architectures", self.architecture)):
+            if key in requires and have not in requires[key]:
+                return f"{key} {', '.join(requires[key])} are served, the target {self.name!r} is {have!r}"
+        size = requires.get("subgroup_size", 0)
+        if size and self.subgroup_sizes != (size, size):
+            return f"subgroups of {size} are needed, those of the target {self.name!r} are {list(self.subgroup_sizes)}"
         return ""
 
     def to_json(self) -> dict[str, Any]:

@@ -33,7 +33,7 @@ from webrt.plan import (
     ValueInfo,
     Work,
 )
-from webrt.target import DEFAULT_LIMITS, Target
+from webrt.target import DEFAULT_LIMITS, REQUIREMENTS, Target
 
 OFFSET_ALIGN = 256
 MAX_GROUPS = 65535
@@ -47,17 +47,37 @@ MAX_BLOCK = 16384
 MAX_PROTO = 1 << 26
 MAX_DEPTH = 32
 
-_STORAGE = re.compile(r"@group\(0\) @binding\((\d+)\) var<storage, (read|read_write)>")
+_BINDING = re.compile(
+    r"@group\(0\) @binding\((\d+)\) var(?:<storage, (read|read_write)>|"
+    r" \w+: (texture_2d<(?:f32|u32)>|texture_storage_2d<rgba32(?:float|uint), read>);)"
+)
+_ACCESS = {
+    "read": "r", "read_write": "w", "texture_2d<f32>": "f", "texture_2d<u32>": "u",
+    "texture_storage_2d<rgba32float, read>": "F", "texture_storage_2d<rgba32uint, read>": "U",
+}  # fmt: skip
+_TEXTURES = str.maketrans("fuFU", "rrrr")
 _UNIFORM = re.compile(r"@group\(0\) @binding\(0\) var<uniform> p: Params;")
 _PARAMS = re.compile(r"struct Params \{([^}]*)\}")
 
 
 @dataclass(frozen=True)
 class KernelLayout:
-    """What a kernel's text declares: u32 words of its parameter block, and "r" or "w" for @binding(1) …"""
+    """What a kernel's text declares: u32 words of its parameter block, and a letter for each of @binding(1) …
+
+    "r" and "w" are storage buffers, "f" and "u" sampled textures of rgba32float and rgba32uint, "F" and "U" storage
+    textures of these formats."""
 
     words: int
     access: str
+
+    @property
+    def buffers(self) -> str:
+        """The access with every binding as a buffer."""
+        return self.access.translate(_TEXTURES)
+
+    def textures(self) -> list[tuple[int, bool]]:
+        """(binding from 0, whether its texels are u32) of each texture."""
+        return [(i, a in "uU") for i, a in enumerate(self.access) if a in "fuFU"]
 
 
 def validate(plan: Plan, target: Target | None = None) -> None:
@@ -91,14 +111,14 @@ def validate(plan: Plan, target: Target | None = None) -> None:
 @lru_cache(maxsize=4096)
 def kernel_layout(wgsl: str) -> KernelLayout:
     """Read from the declarations that `wgsl.build` writes; raises PlanError where they are not in order."""
-    found = _STORAGE.findall(wgsl)
-    if [int(n) for n, _ in found] != list(range(1, len(found) + 1)):
+    found = _BINDING.findall(wgsl)
+    if [int(n) for n, *_ in found] != list(range(1, len(found) + 1)):
         raise PlanError("kernel: its storage bindings are not numbered from 1")
     fields = _PARAMS.search(wgsl)
     words = fields[1].count(":") if fields else 0
     if bool(_UNIFORM.search(wgsl)) != (words > 0):
         raise PlanError("kernel: its parameter block is not declared as one")
-    return KernelLayout(words, "".join("r" if access == "read" else "w" for _, access in found))
+    return KernelLayout(words, "".join(_ACCESS[access or texture] for _, access, texture in found))
 
 
 def _check_tables(plan: Plan) -> None:
@@ -147,14 +167,14 @@ def _check_kernel(kernel: Kernel, where: str) -> None:
 
 
 def _is_requirement(requires: Any) -> bool:
-    if not isinstance(requires, Mapping) or not set(requires) <= {"features", "limits"}:
+    if not isinstance(requires, Mapping) or not set(requires) <= set(REQUIREMENTS):
         return False
-    features, limits = requires.get("features", ()), requires.get("limits", {})
+    texts, limits = [requires.get(k, ()) for k in ("features", "kinds", "architectures")], requires.get("limits", {})
     return (
-        isinstance(features, (list, tuple))
-        and all(isinstance(f, str) for f in features)
+        all(isinstance(t, (list, tuple)) and all(isinstance(x, str) for x in t) for t in texts)
         and isinstance(limits, Mapping)
         and all(k in DEFAULT_LIMITS and _is_int(v) for k, v in limits.items())
+        and _is_int(requires.get("subgroup_size", 0))
     )
 
 
@@ -207,17 +227,43 @@ def _check_dispatch(plan: Plan, step: Dispatch, target: Target, where: str) -> N
     lists = isinstance(step.bindings, tuple) and isinstance(step.params, tuple)
     _need(lists, where, "its bindings or params are no list")
     access = _check_bindings(plan, step, target, where)
+    _check_textures(plan, step, access, where)
     for a in step.alternatives:
         _need(isinstance(a, tuple) and len(a) == 4, where, "an alternative is not a kernel and three group counts")
         _need(_is_index(a[0], plan.kernels), where, "its kernel is out of range")
         _need(all(_is_count(plan, n) for n in a[1:]), where, f"a group count is not a size up to {MAX_GROUPS}")
         layout = kernel_layout(plan.kernels[a[0]].wgsl)
-        _need(layout.access == access, where, f"its kernel binds {layout.access!r}, the step {access!r}")
+        _need(layout.buffers == access, where, f"its kernel binds {layout.buffers!r}, the step {access!r}")
         words = len(step.params)
         _need(layout.words == words, where, f"its kernel takes {layout.words} params, the step has {words}")
+        _check_loaders(step, layout, target, where)
+    when = isinstance(step.when, tuple) and len(step.when) in (0, len(step.alternatives))
+    _need(when and all(_is_ref(plan, d) for d in step.when), where, "its conditions are not a size per alternative")
     met = any(not target.meets(plan.kernels[a[0]].requires) for a in step.alternatives)
     _need(met, where, "the target meets the requirements of no kernel")
     _check_params(plan, step, where)
+
+
+def _check_textures(plan: Plan, step: Dispatch, access: str, where: str) -> None:
+    pairs = isinstance(step.textures, tuple) and all(isinstance(t, tuple) and len(t) == 2 for t in step.textures)
+    _need(pairs, where, "its textures are no list of bindings and texels")
+    for binding, texels in step.textures:
+        _need(_is_index(binding, access) and access[binding] == "r", where, "a texture is of no binding that is read")
+        place, _, offset, size = step.bindings[binding]
+        _need(_is_multiple(plan, texels, 1), where, "a texture has no size")
+        _need(place[0] == "s" or (_is_int(texels) and _is_int(offset)), where, "a constant's texture depends on sizes")
+        whole = size or _whole(plan, place)
+        if isinstance(whole, int) and isinstance(offset, int) and isinstance(texels, int):
+            _need((0 if size else offset) + texels * ALIGN <= whole, where, "a texture reaches beyond its tensor")
+    _need(len({b for b, _ in step.textures}) == len(step.textures), where, "a binding has two textures")
+
+
+def _check_loaders(step: Dispatch, layout: KernelLayout, target: Target, where: str) -> None:
+    known = {binding for binding, _ in step.textures}
+    _need(all(b in known for b, _ in layout.textures()), where, "its kernel reads a texture that the step has not")
+    for letters, limit in (("fu", "maxSampledTexturesPerShaderStage"), ("FU", "maxStorageTexturesPerShaderStage")):
+        count, most = sum(a in letters for a in layout.access), target.limit(limit)
+        _need(count <= most, where, f"its kernel has {count} textures, the target has {limit} {most}")
 
 
 def _check_bindings(plan: Plan, step: Dispatch, target: Target, where: str) -> str:
@@ -244,13 +290,18 @@ def _check_bindings(plan: Plan, step: Dispatch, target: Target, where: str) -> s
 
 def _check_extent(plan: Plan, place: Place, offset: DimRef, size: int, target: Target, where: str) -> None:
     """As far as it is known before a run."""
-    kind, index = place
-    whole = plan.slots[index].size if kind == "s" else max(ALIGN, -(-plan.constants[index].nbytes // ALIGN) * ALIGN)
+    whole = _whole(plan, place)
     if isinstance(whole, int) and isinstance(offset, int):
         _need(offset < whole and offset + size <= whole, where, "it binds bytes beyond the end of a tensor")
         size = size or whole - offset
     limit = target.limit("maxStorageBufferBindingSize")
     _need(size <= limit, where, f"it binds {size} bytes of a tensor, the target has {limit}")
+
+
+def _whole(plan: Plan, place: Place) -> DimRef:
+    """The bytes of a place."""
+    kind, index = place
+    return plan.slots[index].size if kind == "s" else max(ALIGN, -(-plan.constants[index].nbytes // ALIGN) * ALIGN)
 
 
 def _check_params(plan: Plan, step: Dispatch, where: str) -> None:

@@ -11,8 +11,9 @@ A body is a file of `shaders/`. Its first lines say what the generated prologue 
 
 `build` refuses anything missing or extra. For a binding `a` the prologue has the variable `a` (an array of storage
 words), the alias `A` (the type to compute in), `load_a(i)` for element i, and for a written one `store_a(i, v)` where
-an element is a whole word, else `pack_a(v0, v1[, v2, v3])` -> the word. Nothing of a model (names, strings)
-may enter the text.
+an element is a whole word, else `pack_a(v0, v1[, v2, v3])` -> the word. An array of vec4s and a texture have
+`fours_a(t)`, the words 4t … 4t+3, in place of `a[t]`: a body that reads through these functions alone serves buffers
+and textures. Nothing of a model (names, strings) may enter the text.
 """
 
 from __future__ import annotations
@@ -27,26 +28,33 @@ from typing import Any
 from webrt import dtypes as T
 from webrt.dtypes import DType
 from webrt.errors import KernelError
-from webrt.plan import Kernel
+from webrt.plan import TEXTURE_WIDTH, Kernel
 from webrt.resources import shader_text
 
 _KEYS = ("bindings", "params", "consts", "fns", "types", "use")
 _NAME = re.compile(r"[a-z][a-z0-9_]*\Z")
+_FORMATS = {"f32": "float", "u32": "uint"}
 
 
 @dataclass(frozen=True)
 class Bind:
     """A storage binding: `access` "r", "w" or "atomic" (32-bit integers, without load_ and store_); `vec` 4 makes the
-    array's element a vec4 of words (32-bit types only)."""
+    array's element a vec4 of words (32-bit types only). One that is read may have the `loader` "sampled" or "storage":
+    a texture of its words in rows of TEXTURE_WIDTH vec4s."""
 
     name: str
     dtype: DType
     access: str = "r"
     vec: int = 1
+    loader: str = "buffer"
 
     @property
     def alias(self) -> str:
         return self.name[0].upper() + self.name[1:]
+
+    @property
+    def is_texture(self) -> bool:
+        return self.loader != "buffer"
 
 
 @dataclass(frozen=True)
@@ -155,12 +163,21 @@ def _params(params: Sequence[str]) -> list[str]:
 def _declaration(b: Bind, index: int) -> str:
     if not b.dtype.on_device or (b.vec != 1 and b.dtype.bits != 32):
         raise KernelError(f"binding {b.name!r} cannot hold {b.dtype} with vec {b.vec}")
+    alias = f"alias {b.alias} = {b.dtype.wgsl};"
+    if b.is_texture:
+        return f"{alias}\n@group(0) @binding({index}) var {b.name}: {_texture(b)};"
     word = f"vec4<{b.dtype.word}>" if b.vec == 4 else b.dtype.word
     if b.access == "atomic":
         word = f"atomic<{word}>"
     access = "read" if b.access == "r" else "read_write"
-    alias = f"alias {b.alias} = {b.dtype.wgsl};"
     return f"{alias}\n@group(0) @binding({index}) var<storage, {access}> {b.name}: array<{word}>;"
+
+
+def _texture(b: Bind) -> str:
+    if b.access != "r" or b.dtype.bits == 64 or b.loader not in ("sampled", "storage"):
+        raise KernelError(f"{b.dtype} {b.name!r} with access {b.access!r} has no loader {b.loader!r}")
+    word = "f32" if b.dtype.word == "f32" else "u32"
+    return f"texture_2d<{word}>" if b.loader == "sampled" else f"texture_storage_2d<rgba32{_FORMATS[word]}, read>"
 
 
 def _libs(b: Bind) -> tuple[str, ...]:
@@ -175,6 +192,8 @@ def _accessors(b: Bind) -> str:
     if b.access == "atomic":
         return ""
     load = f"fn load_{b.name}(i: u32) -> {b.alias} {{ return {_load(b)}; }}"
+    if b.is_texture or b.vec == 4:
+        load = f"fn fours_{b.name}(four: u32) -> vec4<{b.dtype.word}> {{ return {_fours(b)}; }}\n{load}"
     if b.access == "r":
         return load
     per = b.dtype.per_word
@@ -186,12 +205,26 @@ def _accessors(b: Bind) -> str:
     return load + f"\nfn pack_{b.name}({args}) -> u32 {{ return {bits}; }}"
 
 
+def _fours(b: Bind) -> str:
+    if not b.is_texture:
+        return f"{b.name}[four]"
+    width = TEXTURE_WIDTH
+    at = f"vec2<u32>(four & {width - 1}u, four >> {width.bit_length() - 1}u)"
+    texel = f"textureLoad({b.name}, {at}, 0)" if b.loader == "sampled" else f"textureLoad({b.name}, {at})"
+    return f"bitcast<vec4<i32>>({texel})" if b.dtype.word == "i32" else texel
+
+
+def _word(b: Bind, i: str) -> str:
+    """The expression of word `i`, a name or an expression in parentheses."""
+    return f"fours_{b.name}({i} >> 2u)[{i} & 3u]" if b.is_texture or b.vec == 4 else f"{b.name}[{i}]"
+
+
 def _load(b: Bind) -> str:
-    d, n = b.dtype, b.name
+    d = b.dtype
     if d.per_word == 1:
-        return f"{n}[i >> 2u][i & 3u]" if b.vec == 4 else f"{n}[i]"
+        return _word(b, "i")
     shift, mask = (2, 3) if d.bits == 8 else (1, 1)
-    word, at = f"{n}[i >> {shift}u]", f"(i & {mask}u) * {d.bits}u"
+    word, at = _word(b, f"(i >> {shift}u)"), f"(i & {mask}u) * {d.bits}u"
     if d.wgsl == "i32":
         return f"extractBits(bitcast<i32>({word}), {at}, {d.width}u)"
     raw = f"extractBits({word}, {at}, {d.width}u)"

@@ -14,6 +14,7 @@ from onnx import parser
 
 from tests.kernels.harness import device
 from tests.plans import TABLE, damaged, edited
+from tests.textured import expected, textured_plan
 from tests.web.driver import Player
 from webrt.compiler.compile import compile_model
 from webrt.errors import InputError, PlanError, ShapeError
@@ -250,3 +251,19 @@ def test_runs_take_turns(player: Player, chain: Plan) -> None:
     for k, answer in enumerate(answers, 1):
         assert answer["value"]["y"]["dims"] == [k, 4]
     session.release()
+
+
+@pytest.mark.parametrize("loader", ["sampled", "storage"])
+def test_kernels_read_through_textures(player: Player, loader: str) -> None:
+    session = player.load(textured_plan(loader, "uint8"))
+    for n in (1, 5, 100, 9000, 5):
+        x = np.random.default_rng(n).integers(0, 100, n).astype(np.uint8)
+        got = session.run({"x": x})
+        for name, want in zip("yz", expected(x)):
+            np.testing.assert_array_equal(got[name], want)
+    before = session.counters
+    session.run({"x": x})
+    after = session.counters
+    assert {k for k in after if after[k] > before[k]} <= {"submits", "dispatches", "copies", "written", "read"}
+    assert after["copies"] - before["copies"] == 2
+    assert session.release()["buffers"] == 0

@@ -57,15 +57,22 @@ export const DEFAULT_LIMITS = {
   maxStorageBuffersPerShaderStage: 8, maxUniformBuffersPerShaderStage: 12, maxUniformBufferBindingSize: 65536,
   maxStorageBufferBindingSize: 134217728, maxBufferSize: 268435456, maxComputeWorkgroupStorageSize: 16384,
   maxComputeInvocationsPerWorkgroup: 256, maxComputeWorkgroupSizeX: 256, maxComputeWorkgroupSizeY: 256,
-  maxComputeWorkgroupSizeZ: 64, maxComputeWorkgroupsPerDimension: 65535, minUniformBufferOffsetAlignment: 256,
+  maxComputeWorkgroupSizeZ: 64, maxComputeWorkgroupsPerDimension: 65535, maxTextureDimension2D: 8192,
+  maxSampledTexturesPerShaderStage: 16, maxStorageTexturesPerShaderStage: 4, minUniformBufferOffsetAlignment: 256,
   minStorageBufferOffsetAlignment: 256,
 };
 
-/** Why a target { name, features, limits } does not meet a kernel's requirements; "" where it does. */
+/** Why a target (the twin of webrt/target.py's) does not meet a kernel's requirements; "" where it does. */
 export function lacks(target, requires) {
   const feature = (requires.features ?? []).find((f) => !target.features.has(f));
   if (feature !== undefined) return `feature '${feature}' is needed, the target '${target.name}' lacks it`;
   const short = Object.entries(requires.limits ?? {}).find(([name, least]) => target.limits[name] < least);
-  if (short === undefined) return "";
-  return `${short[0]} of ${short[1]} is needed, the target '${target.name}' has ${target.limits[short[0]]}`;
+  if (short) return `${short[0]} of ${short[1]} is needed, the target '${target.name}' has ${target.limits[short[0]]}`;
+  for (const [key, have] of [["kinds", target.kind], ["architectures", target.architecture]]) {
+    if (!requires[key] || requires[key].includes(have)) continue;
+    return `${key} ${requires[key].join(", ")} are served, the target '${target.name}' is '${have}'`;
+  }
+  const [size, sizes] = [requires.subgroup_size, target.subgroup_sizes];
+  if (!size || sizes.every((s) => s === size)) return "";
+  return `subgroups of ${size} are needed, those of the target '${target.name}' are ${listed(sizes)}`;
 }

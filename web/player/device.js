@@ -5,7 +5,7 @@ import { NoAdapter } from "./common.js";
 const RAISED = [
   "maxStorageBuffersPerShaderStage", "maxUniformBufferBindingSize", "maxStorageBufferBindingSize", "maxBufferSize",
   "maxComputeWorkgroupStorageSize", "maxComputeInvocationsPerWorkgroup", "maxComputeWorkgroupSizeX",
-  "maxComputeWorkgroupSizeY", "maxComputeWorkgroupSizeZ", "maxComputeWorkgroupsPerDimension",
+  "maxComputeWorkgroupSizeY", "maxComputeWorkgroupSizeZ", "maxComputeWorkgroupsPerDimension", "maxTextureDimension2D",
 ];
 const FEATURES = ["subgroups", "shader-f16", "timestamp-query"];
 

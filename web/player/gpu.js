@@ -1,6 +1,7 @@
 /** A WebGPU device: errors by name, counters, and commands that are recorded until a submit is due. */
 
 import { DeviceError, DeviceLost, OutOfMemory, TargetError, WebrtError, padded, roundUp } from "./common.js";
+import { WIDTH } from "./textures.js";
 
 /** A GPUDevice with counters, errors by name, and commands that are recorded until a submit is due. */
 export class Gpu {
@@ -21,7 +22,12 @@ export class Gpu {
     this.device = device;
     const { vendor = "", architecture = "" } = device.adapterInfo ?? {};
     const { features, limits } = device;
-    this.target = { name: `${vendor} ${architecture}`.trim() || "WebGPU", features, limits };
+    const info = device.adapterInfo ?? {};
+    const software = info.isFallbackAdapter || architecture === "swiftshader";
+    this.target = {
+      name: `${vendor} ${architecture}`.trim() || "WebGPU", kind: software ? "software" : "gpu", vendor, architecture,
+      features, limits, subgroup_sizes: [info.subgroupMinSize ?? 0, info.subgroupMaxSize ?? 0],
+    };
     device.lost.then((info) => { this.#lost = info.message || "it was destroyed"; });
   }
 
@@ -74,11 +80,7 @@ export class Gpu {
     }
     const make = () => this.device.createBuffer({ label, size: nbytes, usage });
     const handle = this.guard(`${label}, ${nbytes} bytes`, make);
-    this.counters.buffers += 1;
-    this.counters.created += 1;
-    this.counters.bytes += nbytes;
-    this.#ids += 1;
-    return { handle, nbytes, label, id: this.#ids };
+    return { handle, nbytes, label, id: this.#count(nbytes) };
   }
 
   free(buffer) {
@@ -87,6 +89,53 @@ export class Gpu {
     buffer.handle = null;
     this.counters.buffers -= 1;
     this.counters.bytes -= buffer.nbytes;
+  }
+
+  #count(nbytes) {
+    this.counters.buffers += 1;
+    this.counters.created += 1;
+    this.counters.bytes += nbytes;
+    this.#ids += 1;
+    return this.#ids;
+  }
+
+  /** A texture of rgba32uint (`words`) or rgba32float; it is counted as a buffer. */
+  allocTexture(texels, words, label) {
+    const [width, rows] = [Math.min(texels, WIDTH), Math.ceil(texels / WIDTH)];
+    const { maxTextureDimension2D } = this.target.limits;
+    if (rows > maxTextureDimension2D) {
+      throw new TargetError(`${label} needs ${rows} rows; `
+        + `the device '${this.target.name}' has maxTextureDimension2D ${maxTextureDimension2D}`);
+    }
+    const nbytes = 16 * width * rows;
+    const make = () => this.device.createTexture({
+      label, size: [width, rows], format: words ? "rgba32uint" : "rgba32float",
+      usage: GPUTextureUsage.TEXTURE_BINDING | GPUTextureUsage.STORAGE_BINDING | GPUTextureUsage.COPY_DST,
+    });
+    const handle = this.guard(`${label}, ${nbytes} bytes`, make);
+    return { handle, view: handle.createView(), rows, nbytes, id: this.#count(nbytes) };
+  }
+
+  freeTexture(texture) {
+    this.free(texture);
+    texture.rows = 0;
+  }
+
+  /** Writes bytes from a row on; zeros fill a last texel that is not full. What was recorded runs before. */
+  writeTexture(texture, row, bytes) {
+    this.submit();
+    const whole = Math.floor(bytes.length / (16 * WIDTH));
+    const rest = bytes.subarray(16 * WIDTH * whole);
+    const put = (y, data, width, rows) => this.device.queue.writeTexture(
+      { texture: texture.handle, origin: [0, y] }, data, { bytesPerRow: 16 * width }, [width, rows],
+    );
+    if (whole) put(row, bytes, WIDTH, whole);
+    if (rest.length) {
+      const padded = new Uint8Array(roundUp(rest.length, 16));
+      padded.set(rest);
+      put(row + whole, padded, padded.length / 16, 1);
+    }
+    this.counters.written += bytes.length;
   }
 
   /** Writes bytes, then zeros up to a multiple of 16. What was recorded runs before. */
@@ -103,9 +152,11 @@ export class Gpu {
     this.counters.written += bytes.length;
   }
 
-  bind(pipeline, ranges) {
-    const entries = ranges.map((r, i) => ({
-      binding: i + pipeline.first, resource: { buffer: r.buffer.handle, offset: r.offset, size: r.nbytes },
+  /** A bind group over ranges { buffer, offset, nbytes } and textures. */
+  bind(pipeline, resources) {
+    const entries = resources.map((r, i) => ({
+      binding: i + pipeline.first,
+      resource: r.view ?? { buffer: r.buffer.handle, offset: r.offset, size: r.nbytes },
     }));
     this.counters.bindGroups += 1;
     return this.guard("a bind group", () => this.device.createBindGroup({ layout: pipeline.layout, entries }));
@@ -115,6 +166,10 @@ export class Gpu {
     this.#encoder ??= this.device.createCommandEncoder();
     if (!command.pipeline) {
       this.#endPass();
+      if (command.texture) {
+        this.#fill(command);
+        return;
+      }
       const { source, sourceOffset, target, targetOffset, nbytes } = command;
       this.#encoder.copyBufferToBuffer(source.handle, sourceOffset, target.handle, targetOffset, nbytes);
       this.counters.copies += 1;
@@ -126,6 +181,17 @@ export class Gpu {
     this.#pass.setBindGroup(0, command.group);
     this.#pass.dispatchWorkgroups(...command.groups);
     this.counters.dispatches += 1;
+  }
+
+  /** Copies `texels` times 16 bytes of a buffer into a texture: whole rows, then the row that is not full. */
+  #fill({ source, sourceOffset, texture, texels }) {
+    const whole = Math.floor(texels / WIDTH);
+    for (const [row, width, rows] of [[0, WIDTH, whole], [whole, texels - whole * WIDTH, 1]]) {
+      if (!width || !rows) continue;
+      const from = { buffer: source.handle, offset: sourceOffset + 16 * WIDTH * row, bytesPerRow: 16 * WIDTH };
+      this.#encoder.copyBufferToTexture(from, { texture: texture.handle, origin: [0, row] }, [width, rows]);
+    }
+    this.counters.copies += 1;
   }
 
   submit() {

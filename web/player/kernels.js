@@ -3,6 +3,16 @@
 import { KernelError } from "./common.js";
 import { openDevice } from "./device.js";
 
+// By the letters of webrt/validate.py's KernelLayout.
+const ENTRIES = {
+  r: { buffer: { type: "read-only-storage" } },
+  w: { buffer: { type: "storage" } },
+  f: { texture: { sampleType: "unfilterable-float" } },
+  u: { texture: { sampleType: "uint" } },
+  F: { storageTexture: { access: "read-only", format: "rgba32float" } },
+  U: { storageTexture: { access: "read-only", format: "rgba32uint" } },
+};
+
 const pipelinesOf = new WeakMap();
 
 /**
@@ -26,12 +36,9 @@ export async function pipelineOf(gpu, kernel, where) {
 }
 
 async function makePipeline(gpu, { name, layout: { words, access } }, code) {
-  const storage = { r: "read-only-storage", w: "storage" };
-  const types = [...(words ? ["uniform"] : []), ...[...access].map((a) => storage[a])];
+  const kinds = [...(words ? [{ buffer: { type: "uniform" } }] : []), ...[...access].map((a) => ENTRIES[a])];
   const first = words ? 0 : 1;
-  const entries = types.map((type, i) => ({
-    binding: i + first, visibility: GPUShaderStage.COMPUTE, buffer: { type },
-  }));
+  const entries = kinds.map((kind, i) => ({ binding: i + first, visibility: GPUShaderStage.COMPUTE, ...kind }));
   gpu.device.pushErrorScope("validation"); // the pipeline's rejection says the same
   const module = gpu.device.createShaderModule({ label: name, code });
   const layout = gpu.device.createBindGroupLayout({ entries });

@@ -3,6 +3,7 @@
 import { checkBlocks, crc32 } from "./checksum.js";
 import { PlanError, TargetError, padded, roundUp } from "./common.js";
 import { blocksEnd } from "./source.js";
+import { TexturePool, keyOf, textureWriter } from "./textures.js";
 
 const ARENA = 1 << 26;
 const STAGE = 1 << 20;
@@ -11,6 +12,7 @@ const STAGE = 1 << 20;
 export class Memory {
   #arenas = [];
   #constants = new Map();
+  #textures = new Map();
   #slots;
   #params = null;
   #written = null;
@@ -23,6 +25,7 @@ export class Memory {
     this.bound = bound;
     this.limits = target.limits;
     this.#slots = plan.slots.map(() => null);
+    this.pool = new TexturePool(gpu, this.limits.maxTextureDimension2D, () => { this.generation += 1; });
     if (plan.params_size) {
       const size = roundUp(plan.params_size, 256);
       this.#params = gpu.alloc(size, "parameters", GPUBufferUsage.UNIFORM | GPUBufferUsage.COPY_DST);
@@ -30,21 +33,24 @@ export class Memory {
   }
 
   /**
-   * Puts constants on the device while they arrive; those in `kept` stay on the host as well. Returns these, and the
+   * Puts constants on the device while they arrive: those in `wanted` in buffers, `contents` in textures; those in
+   * `kept` stay on the host as well. Returns these, and the
    * checksums of all. Raises PlanError where they are not those of the file, or of `sums`, an earlier load's.
    */
-  async load(source, { wanted, kept, sums = null }, onProgress) {
+  async load(source, { wanted, contents, kept, sums = null }, onProgress) {
     const { constants, version } = this.plan;
     const start = source.position;
     const total = constants.reduce((end, c) => c.offset + c.nbytes, 0);
     const host = new Map();
     const found = new Uint32Array(constants.length);
     this.#pack(wanted);
+    const textures = this.#makeTextures(contents);
     for (const [index, c] of constants.entries()) {
       const summed = (part) => { found[index] = crc32(part, found[index]); };
       await source.each(start + c.offset - source.position, summed);
       const sinks = [];
       if (this.#constants.has(index)) sinks.push(this.#uploader(this.#constants.get(index)));
+      sinks.push(...textures.filter(({ place }) => place[1] === index).map(({ sink }) => sink()));
       if (kept.has(index)) {
         host.set(index, new Uint8Array(c.nbytes));
         sinks.push(setter(host.get(index)));
@@ -92,6 +98,11 @@ export class Memory {
     return { ...rest, nbytes: size || Math.min(rest.nbytes, this.limits.maxStorageBufferBindingSize) };
   }
 
+  /** A constant's texture. */
+  texture(content) {
+    return this.#textures.get(keyOf(content));
+  }
+
   paramsRange(step) {
     return { buffer: this.#params, offset: step.params_offset, nbytes: padded(4 * step.params.length) };
   }
@@ -106,6 +117,20 @@ export class Memory {
   close() {
     [...this.#arenas, ...this.#slots, this.#params].forEach((b) => this.gpu.free(b));
     this.#slots.fill(null);
+    this.#textures.forEach((t) => this.gpu.freeTexture(t));
+    this.#textures.clear();
+    this.pool.close();
+  }
+
+  /** The textures of constants' contents, each once: [{ place, sink }] where sink() makes what takes its parts. */
+  #makeTextures(contents) {
+    const own = new Map(contents.map((c) => [keyOf(c), c]));
+    return [...own].map(([key, content]) => {
+      const { name } = this.plan.constants[content.place[1]];
+      const made = this.gpu.allocTexture(content.texels, content.words, `the constant '${name}'`);
+      this.#textures.set(key, made);
+      return { place: content.place, sink: () => textureWriter(this.gpu, made, content) };
+    });
   }
 
   #slot(index) {

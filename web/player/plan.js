@@ -19,6 +19,13 @@ const MAX_PROTO = 1 << 26;
 const MAX_DEPTH = 32;
 const ALIGN = 256;
 
+const BINDING = new RegExp("@group\\(0\\) @binding\\((\\d+)\\) var(?:<storage, (read|read_write)>|"
+  + " \\w+: (texture_2d<(?:f32|u32)>|texture_storage_2d<rgba32(?:float|uint), read>);)", "g");
+const ACCESS = {
+  read: "r", read_write: "w", "texture_2d<f32>": "f", "texture_2d<u32>": "u",
+  "texture_storage_2d<rgba32float, read>": "F", "texture_storage_2d<rgba32uint, read>": "U",
+};
+
 // Records of a plan: required keys, then optional ones with their defaults.
 const RECORDS = {
   plan: ["version dims inputs outputs values kernels slots constants steps checks placement",
@@ -27,7 +34,7 @@ const RECORDS = {
   kernel: ["name wgsl hash", { requires: {} }],
   slot: ["size label", {}],
   constant: ["name dtype shape nbytes offset", {}],
-  dispatch: ["kind alternatives bindings params params_offset", { node: -1 }],
+  dispatch: ["kind alternatives bindings params params_offset", { node: -1, textures: [], when: [] }],
   copy: ["kind source source_offset target target_offset size", { node: -1 }],
   host: ["kind proto opsets inputs outputs", { outer: [], node: -1 }],
   read: ["kind reads", { node: -1 }],
@@ -149,7 +156,7 @@ function checkExtras(plan, is) {
   const known = ["name", "kind", "vendor", "architecture", "limits", "features", "subgroup_sizes"];
   const { target } = plan;
   need(isObject(target) && Object.keys(target).every((k) => known.includes(k)) && isInts(target.limits ?? {})
-    && isTexts(target.features ?? []), "target", "not a target description");
+    && isTexts(target.features ?? []) && Array.isArray(target.subgroup_sizes ?? []), "target", "not a target description");
 }
 
 function depth(x, level = 0) {
@@ -161,21 +168,22 @@ function checkKernel(kernel, where) {
   need(isTexts([kernel.name, kernel.wgsl, kernel.hash]), where, "its name, text and hash are not texts");
   need(kernel.wgsl.length <= MAX_WGSL, where, "its text is longer than allowed");
   const r = kernel.requires;
-  const known = isObject(r) && Object.keys(r).every((k) => k === "features" || k === "limits");
+  const texts = ["features", "kinds", "architectures"];
+  const known = isObject(r) && Object.keys(r).every((k) => [...texts, "limits", "subgroup_size"].includes(k));
   const limits = isInts(r?.limits ?? {}) && Object.keys(r?.limits ?? {}).every((k) => Object.hasOwn(DEFAULT_LIMITS, k));
-  need(known && limits && isTexts(r.features ?? []), where, "its requirements are malformed");
+  const fits = known && limits && texts.every((k) => isTexts(r[k] ?? [])) && isInt(r.subgroup_size ?? 0);
+  need(fits, where, "its requirements are malformed");
   kernel.layout = kernelLayout(kernel.wgsl);
 }
 
-/** What a kernel's text declares: words of its parameter block, and "r" or "w" for @binding(1) … */
+/** What a kernel's text declares: the twin of webrt/validate.py's KernelLayout. */
 function kernelLayout(wgsl) {
-  const storage = /@group\(0\) @binding\((\d+)\) var<storage, (read|read_write)>/g;
-  const found = [...wgsl.matchAll(storage)];
+  const found = [...wgsl.matchAll(BINDING)];
   need(found.every((m, i) => m[1] === String(i + 1)), "kernel", "its storage bindings are not numbered from 1");
   const words = wgsl.match(/struct Params \{([^}]*)\}/)?.[1].split(":").length - 1 || 0;
   const declared = wgsl.includes("@group(0) @binding(0) var<uniform> p: Params;");
   need(declared === words > 0, "kernel", "its parameter block is not declared as one");
-  return { words, access: found.map((m) => (m[2] === "read" ? "r" : "w")).join("") };
+  return { words, access: found.map((m) => ACCESS[m[2] ?? m[3]]).join("") };
 }
 
 function checkSlot(slot, is, where) {
@@ -226,6 +234,7 @@ function checkDispatch(plan, step, is, where) {
   need(Array.isArray(step.alternatives) && step.alternatives.length > 0, where, "it has no kernel");
   need(Array.isArray(step.bindings) && Array.isArray(step.params), where, "its bindings or params are no list");
   const access = checkBindings(plan, step, is, where);
+  checkTextures(plan, step, access, is, where);
   for (const a of step.alternatives) {
     need(Array.isArray(a) && a.length === 4, where, "an alternative is not a kernel and three group counts");
     need(isIndex(a[0], plan.kernels), where, "its kernel is out of range");
@@ -233,9 +242,13 @@ function checkDispatch(plan, step, is, where) {
     need(counts, where, `a group count is not a size up to ${MAX_GROUPS}`);
     const { layout } = plan.kernels[a[0]];
     const words = step.params.length;
-    need(layout.access === access, where, `its kernel binds '${layout.access}', the step '${access}'`);
+    const buffers = layout.access.replace(/[fuFU]/g, "r");
+    need(buffers === access, where, `its kernel binds '${buffers}', the step '${access}'`);
     need(layout.words === words, where, `its kernel takes ${layout.words} params, the step has ${words}`);
+    checkLoaders(plan, step, layout, where);
   }
+  const when = Array.isArray(step.when) && [0, step.alternatives.length].includes(step.when.length);
+  need(when && step.when.every(is.ref), where, "its conditions are not a size per alternative");
   const met = step.alternatives.some((a) => !lacks(targetOf(plan), plan.kernels[a[0]].requires));
   need(met, where, "the target meets the requirements of no kernel");
   const words = step.params.length <= MAX_BLOCK && step.params.every((w) => is.within(w, -(2 ** 31), 2 ** 32 - 1));
@@ -245,6 +258,37 @@ function checkDispatch(plan, step, is, where) {
   const inside = !step.params.length || at + 4 * step.params.length <= plan.params_size;
   need(inside, where, "its params lie outside the block");
 }
+
+function checkTextures(plan, step, access, is, where) {
+  const pairs = Array.isArray(step.textures) && step.textures.every((t) => Array.isArray(t) && t.length === 2);
+  need(pairs, where, "its textures are no list of bindings and texels");
+  for (const [binding, texels] of step.textures) {
+    const reads = isIndex(binding, access) && access[binding] === "r";
+    need(reads, where, "a texture is of no binding that is read");
+    const [place, , offset, size] = step.bindings[binding];
+    need(is.multiple(texels, 1), where, "a texture has no size");
+    const fixed = isInt(texels) && isInt(offset);
+    need(place[0] === "s" || fixed, where, "a constant's texture depends on sizes");
+    const whole = size || wholeOf(plan, place);
+    const inside = typeof whole !== "number" || !fixed || (size ? 0 : offset) + 16 * texels <= whole;
+    need(inside, where, "a texture reaches beyond its tensor");
+  }
+  const own = new Set(step.textures.map(([binding]) => binding));
+  need(own.size === step.textures.length, where, "a binding has two textures");
+}
+
+function checkLoaders(plan, step, { access }, where) {
+  const known = step.textures.map(([binding]) => binding);
+  const given = [...access].every((a, i) => "rw".includes(a) || known.includes(i));
+  need(given, where, "its kernel reads a texture that the step has not");
+  const limits = [["fu", "maxSampledTexturesPerShaderStage"], ["FU", "maxStorageTexturesPerShaderStage"]];
+  for (const [letters, limit] of limits) {
+    const [count, most] = [[...access].filter((a) => letters.includes(a)).length, targetOf(plan).limits[limit]];
+    need(count <= most, where, `its kernel has ${count} textures, the target has ${limit} ${most}`);
+  }
+}
+
+const wholeOf = (plan, [kind, index]) => (kind === "s" ? plan.slots[index].size : padded(plan.constants[index].nbytes));
 
 function checkBindings(plan, step, is, where) {
   const limit = targetOf(plan).limits.maxStorageBuffersPerShaderStage;
@@ -267,8 +311,8 @@ function checkBindings(plan, step, is, where) {
 }
 
 /** As far as it is known before a run. */
-function checkExtent(plan, [kind, index], offset, size, where) {
-  const whole = kind === "s" ? plan.slots[index].size : padded(plan.constants[index].nbytes);
+function checkExtent(plan, place, offset, size, where) {
+  const whole = wholeOf(plan, place);
   let bound = size;
   if (typeof whole === "number" && typeof offset === "number") {
     need(offset < whole && offset + size <= whole, where, "it binds bytes beyond the end of a tensor");
@@ -314,6 +358,9 @@ const hasSource = (v, made) => made.has(v.name) || v.place !== null || v.constan
 
 const targetOf = (plan) => ({
   name: plan.target.name ?? "webgpu",
+  kind: plan.target.kind ?? "any",
+  architecture: plan.target.architecture ?? "",
+  subgroup_sizes: plan.target.subgroup_sizes ?? [0, 0],
   features: new Set(plan.target.features),
   limits: { ...DEFAULT_LIMITS, ...plan.target.limits },
 });

@@ -15,14 +15,10 @@ export async function open() {
 
 /** The device's Target as JSON. */
 export function describe({ device, gpu }) {
-  const info = device.adapterInfo ?? {};
-  const { vendor = "", architecture = "", subgroupMinSize = 0, subgroupMaxSize = 0 } = info;
-  const software = info.isFallbackAdapter || architecture === "swiftshader";
   const limits = {};
   for (const name in device.limits) limits[name] = device.limits[name];
   return JSON.stringify({
-    name: gpu.target.name, kind: software ? "software" : "gpu", vendor, architecture, limits,
-    features: [...device.features], subgroup_sizes: [subgroupMinSize, subgroupMaxSize],
+    ...gpu.target, limits, features: [...device.features],
   });
 }
 

@@ -1,8 +1,10 @@
 /** A plan's numbers for one device and one set of sizes: the twin of webrt/runtime/resolve.py. */
 
-import { DEFAULT_LIMITS, InputError, TargetError, lacks, padded } from "./common.js";
+import { Choices } from "./choose.js";
+import { DEFAULT_LIMITS, InputError, TargetError, padded } from "./common.js";
 import { resolve } from "./dims.js";
 import { segmentsOf } from "./segments.js";
+import { scheduleOf } from "./textures.js";
 
 export const SKIP = { groups: [], numbers: [] };
 
@@ -35,7 +37,7 @@ export class Resolver {
     this.plan = plan;
     this.target = lowered(plan, target);
     this.#checkTarget(target);
-    this.chosen = plan.steps.map((s) => (s.kind === "dispatch" ? this.#choose(s) : null));
+    this.choices = new Choices(plan, this.target, (s) => this.name(s));
     const dispatches = plan.steps.filter((s) => s.kind === "dispatch");
     const whole = dispatches.flatMap((s) => s.bindings).filter(([[kind], , , size]) => kind === "s" && !size);
     this.bound = new Set(whole.map(([[, index]]) => index)); // slots that kernels bind whole
@@ -59,8 +61,22 @@ export class Resolver {
     return {
       slots: this.plan.slots.map((s, i) => this.#slot(s, i, values)),
       steps: this.plan.steps.map((s, i) => this.#step(s, i, values, params)),
-      params, commands: new Map(), fresh: true,
+      params, commands: new Map(), schedules: new Map(), fresh: true,
     };
+  }
+
+  /** The textures of a device segment; kept in the frame. */
+  schedule(frame, number, segment) {
+    if (!frame.schedules.has(number)) {
+      const ready = segment.steps.map((i) => [i, frame.steps[i]]).filter(([, r]) => r !== null && r !== SKIP);
+      frame.schedules.set(number, scheduleOf(ready.map(([i, { textures = [] }]) => {
+        const step = this.plan.steps[i];
+        const copy = step.kind === "copy";
+        const writes = copy ? [step.target] : step.bindings.filter(([, a]) => a === "w").map(([place]) => place);
+        return { step: i, reads: textures.filter(([, c]) => c.place[0] === "s"), writes, breaks: copy };
+      })));
+    }
+    return frame.schedules.get(number);
   }
 
   #checkConstants(step) {
@@ -92,13 +108,6 @@ export class Resolver {
     }
   }
 
-  #choose(step) {
-    const reasons = step.alternatives.map(([k]) => lacks(this.target, this.plan.kernels[k].requires));
-    const first = reasons.indexOf("");
-    if (first >= 0) return step.alternatives[first];
-    throw new TargetError(`no alternative of ${this.name(step)} runs here: ${reasons.join("; ")}`);
-  }
-
   #slot(slot, index, values) {
     const size = resolve(slot.size, values);
     if (size === null) return null;
@@ -113,12 +122,15 @@ export class Resolver {
 
   /** The numbers of a step, SKIP where it does nothing, null where they are not known yet. */
   #step(step, index, values, params) {
-    if (step.kind === "dispatch") return this.#dispatch(step, this.chosen[index], values, params);
+    if (step.kind === "dispatch") return this.#dispatch(step, index, values, params);
     return step.kind === "copy" ? this.#copy(step, values) : SKIP;
   }
 
-  #dispatch(step, chosen, values, params) {
-    const groups = chosen.slice(1).map((g) => resolve(g, values));
+  #dispatch(step, index, values, params) {
+    const chosen = this.choices.alternative(index, values);
+    if (chosen === null) return null;
+    const [kernel, ...counts] = chosen;
+    const groups = counts.map((g) => resolve(g, values));
     const numbers = step.bindings.map(([, , offset]) => resolve(offset, values));
     const words = step.params.map((w) => resolve(w, values));
     if (groups.includes(0)) return SKIP;
@@ -139,7 +151,7 @@ export class Resolver {
       }
       params[step.params_offset / 4 + i] = w; // stored modulo 2**32: two's complement
     });
-    return { groups, numbers };
+    return { groups, numbers, kernel, textures: this.choices.contents(step, kernel, values) };
   }
 
   #copy(step, values) {

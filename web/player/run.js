@@ -27,7 +27,7 @@ export class Run {
   async go(feeds) {
     try {
       await this.#take(feeds);
-      this.#settle();
+      await this.#settle();
       this.memory.ensure(this.#frame.slots);
       for (const info of this.plan.inputs) this.#upload(info, this.#host.get(info.name));
       for (const [info, feed] of this.#tensors) this.#place(info, feed);
@@ -84,9 +84,9 @@ export class Run {
     if (info.elements) this.sizes.bindElements(info, Array.from(value.data, Number), refuse);
   }
 
-  #settle() {
+  async #settle() {
     const key = this.sizes.settle();
-    this.#frame = this.session.frame(key, this.sizes.values);
+    this.#frame = await this.session.frame(key, this.sizes.values);
   }
 
   #upload(info, value) {
@@ -104,20 +104,31 @@ export class Run {
 
   #runDevice(number, segment) {
     this.memory.writeParams(this.#frame.params);
+    const textures = this.session.resolver.schedule(this.#frame, number, segment);
+    this.memory.pool.ensure(textures.sizes);
     let made = this.#frame.commands.get(number);
     if (made?.generation !== this.memory.generation) {
-      const list = segment.steps.map((i) => this.#command(i)).filter((c) => c !== null);
+      const list = segment.steps.flatMap((i) => this.#commands(i, textures));
       made = { generation: this.memory.generation, list };
       this.#frame.commands.set(number, made);
     }
     for (const command of made.list) this.gpu.record(command);
   }
 
-  #command(index) {
-    const step = this.plan.steps[index];
+  /** What a step needs copied into textures, and the step itself; nothing where it does nothing. */
+  #commands(index, textures) {
     const ready = this.#frame.steps[index];
     if (ready === null) throw new PlanError("a step's size depends on a value that only comes later");
-    if (ready === SKIP) return null;
+    if (ready === SKIP) return [];
+    const fills = (textures.fills.get(index) ?? []).map(([{ place, offset, texels }, id]) => {
+      const source = this.memory.binding(place, offset, 16 * texels);
+      return { source: source.buffer, sourceOffset: source.offset, texture: this.memory.pool.get(id), texels };
+    });
+    return [...fills, this.#command(index, ready, textures)];
+  }
+
+  #command(index, ready, textures) {
+    const step = this.plan.steps[index];
     if (step.kind === "copy") {
       const source = this.memory.range(step.source, ready.numbers[0]);
       const target = this.memory.range(step.target, ready.numbers[1]);
@@ -126,9 +137,14 @@ export class Run {
         nbytes: ready.numbers[2],
       };
     }
-    const ranges = step.bindings.map(([place, , , size], i) => this.memory.binding(place, ready.numbers[i], size));
-    if (step.params.length) ranges.unshift(this.memory.paramsRange(step));
-    return { ...this.session.group(index, ranges), groups: ready.groups };
+    const through = new Map(ready.textures);
+    const resources = step.bindings.map(([place, , , size], i) => {
+      if (!through.has(i)) return this.memory.binding(place, ready.numbers[i], size);
+      if (place[0] === "c") return this.memory.texture(through.get(i));
+      return this.memory.pool.get(textures.reads.get(`${index}:${i}`));
+    });
+    if (step.params.length) resources.unshift(this.memory.paramsRange(step));
+    return { ...this.session.group(index, ready.kernel, resources), groups: ready.groups };
   }
 
   async #runHost(segment) {
@@ -138,7 +154,7 @@ export class Run {
     const given = operands.filter((n) => this.#host.has(n)).map((n) => [n, this.#host.get(n)]);
     const results = await this.session.host([...segment.steps], Object.fromEntries(given));
     for (const step of steps) this.#takeResults(step, results);
-    this.#settle();
+    await this.#settle();
     this.memory.ensure(this.#frame.slots);
     for (const name of steps.flatMap((s) => s.outputs).filter((n) => n)) {
       this.#upload(this.plan.values.get(name), this.#host.get(name));
@@ -151,7 +167,7 @@ export class Run {
     const ranges = reads.map(([place]) => ({ ...this.memory.range(place), nbytes: 4 }));
     const data = await this.session.checked(this.#frame, () => this.gpu.read(ranges));
     reads.forEach(([, name], i) => this.sizes.known.set(name, new Int32Array(data[i])[0]));
-    this.#settle();
+    await this.#settle();
     this.memory.ensure(this.#frame.slots);
   }
 

@@ -9,18 +9,19 @@ from typing import Any
 import numpy as np
 import onnx
 
+from webrt import dims as D
 from webrt import plan as P
 from webrt.compiler.export import tensor_of
 from webrt.compiler.infer import located, may_be_structural
 from webrt.compiler.lower import HostNode, Item, is_sizes
-from webrt.compiler.memory import Memory, nbytes
+from webrt.compiler.memory import Memory, nbytes, slot_size
 from webrt.compiler.partition import Placed
 from webrt.compiler.splice import opsets_of
 from webrt.compiler.work import work_of
-from webrt.dims import Dim, DimRef, DimTable, variables_of
+from webrt.dims import Dim, DimRef, DimTable
 from webrt.errors import ShapeError
 from webrt.ir import Graph, Node, Value
-from webrt.lowering import CopyBytes, Launch, ReadBack
+from webrt.lowering import Binding, CopyBytes, Launch, ReadBack
 from webrt.target import Target
 
 PARAMS_ALIGN = 256
@@ -73,10 +74,8 @@ class _Emitter:
         self, inputs: Sequence[P.ValueInfo], steps: Sequence[P.Step], slots: Sequence[P.Slot], placed: Sequence[Placed]
     ) -> None:
         """Raises ShapeError where a step's sizes depend on a variable that neither an input nor a step before gives."""
-        bound: set[str] = set()
-        for info in inputs:
-            bound |= self._binds(info)
-        given = self._given(bound)
+        known = _Known(self.table.program)
+        known.add(set[str]().union(*map(self._binds, inputs)))
         for step in steps:
             sizes: list[DimRef] = []
             unread: list[DimRef] = []
@@ -84,19 +83,16 @@ class _Emitter:
                 read = [self.values[name] for name in (*step.inputs, *step.outer) if name]
                 made = [self.values[name] for name in step.outputs if name]
                 needed = [d for info in read if info.place is not None for d in info.shape or ()]
-                unread = [d for d in needed if isinstance(d, tuple) and not given[d[0]]]
-                fresh = set[str]().union(*map(self._binds, made)) - bound
-                bound |= fresh
-                given = self._given(bound) if fresh else given
+                unread = [d for d in needed if not known.has(d)]
+                known.add(set[str]().union(*map(self._binds, made)))
                 sizes = [d for info in made for d in info.shape or ()]
             elif isinstance(step, P.Read):
-                bound |= {name for _, name in step.reads}
-                given = self._given(bound)
+                known.add({name for _, name in step.reads})
             elif isinstance(step, P.Dispatch):
-                sizes = [*step.params, *(x for a in step.alternatives for x in a[1:])]
+                sizes = [*step.params, *step.when, *(x for a in step.alternatives for x in a[1:])]
                 sizes += [slots[place[1]].size for place, *_ in step.bindings if place[0] == "s"]
-            if unread or any(isinstance(d, tuple) and not given[d[0]] for d in sizes):
-                missing = ", ".join(sorted(set(variables_of(self.table.program)) - bound)[:3])
+            if unread or not all(map(known.has, sizes)):
+                missing = ", ".join(known.missing()[:3])
                 error = ShapeError(f"its sizes depend on {missing}, which nothing before it gives; fix the free dims")
                 raise located(error, placed[step.node].node)
 
@@ -104,13 +100,6 @@ class _Emitter:
         """The variables that a fed or made value gives."""
         named = [self.table.program[d[0]] for d in info.shape or () if isinstance(d, tuple)]
         return {op[1] for op in named if op[0] == "var"} | {f"in:{info.name}[{k}]" for k in range(info.elements)}
-
-    def _given(self, bound: set[str]) -> list[bool]:
-        """Of each instruction of the size program, whether its variables are bound."""
-        given: list[bool] = []
-        for op, *args in self.table.program:
-            given.append(args[0] in bound if op == "var" else all(given[a[0]] for a in args if isinstance(a, list)))
-        return given
 
     def _step(self, item: Item) -> list[P.Step]:
         step = item.step
@@ -128,13 +117,18 @@ class _Emitter:
         return [self._host(step.node, item.node)] if isinstance(step, HostNode) else []
 
     def _dispatch(self, launch: Launch, node: int) -> P.Dispatch:
-        alternatives = []
-        for kernel, groups in launch.alternatives:
+        alternatives, when = [], []
+        for kernel, groups, condition in launch.alternatives:
             x, y, z = (self.table.ref(g) for g in groups)
             alternatives.append((self._kernel(kernel), x, y, z))
+            when.append(self.table.ref(condition))
+        if all(condition == 1 for condition in when):
+            when = []
         bindings = tuple((self._place(b.value), b.access, b.offset, b.size) for b in launch.bindings)
         params = tuple(self.table.ref(d) for d in launch.params)
-        return P.Dispatch(tuple(alternatives), bindings, params, self._block(params), node)
+        textures = tuple((i, self.table.ref(_texels(launch.bindings[i]))) for i in launch.textures)
+        block = self._block(params)
+        return P.Dispatch(tuple(alternatives), bindings, params, block, node, textures=textures, when=tuple(when))
 
     def _block(self, params: tuple[DimRef, ...]) -> int:
         """The offset of a parameter block; dispatches with equal words share one."""
@@ -191,6 +185,51 @@ class _Emitter:
         if place is None:
             raise AssertionError(f"{value!r} is read on the device but never written there")
         return place
+
+
+def _texels(b: Binding) -> Dim:
+    return D.floordiv(b.size or slot_size(b.value), P.ALIGN)
+
+
+class _Known:
+    """Which sizes of a program are known while variables become bound, one after another."""
+
+    def __init__(self, program: Sequence[Sequence[Any]]) -> None:
+        self._waiting: dict[str, list[int]] = {}
+        self._needs: list[int] = []
+        self._users: list[list[int]] = [[] for _ in program]
+        ready = []
+        for k, (op, *args) in enumerate(program):
+            operands = [a[0] for a in args if isinstance(a, list)]
+            self._needs.append(1 if op == "var" else len(operands))
+            if op == "var":
+                self._waiting.setdefault(args[0], []).append(k)
+            elif not operands:
+                ready.append(k)
+            for a in operands:
+                self._users[a].append(k)
+        self._settle(ready)
+
+    def add(self, variables: set[str]) -> None:
+        """These variables are bound now."""
+        self._settle([k for name in variables for k in self._waiting.pop(name, ())])
+
+    def has(self, ref: DimRef) -> bool:
+        """Whether all that the size depends on is bound."""
+        return isinstance(ref, int) or self._needs[ref[0]] <= 0
+
+    def missing(self) -> list[str]:
+        """The variables that are not bound."""
+        return sorted(self._waiting)
+
+    def _settle(self, ready: list[int]) -> None:
+        for k in ready:
+            self._needs[k] = 0
+        while ready:
+            for user in self._users[ready.pop()]:
+                self._needs[user] -= 1
+                if self._needs[user] == 0:
+                    ready.append(user)
 
 
 def constant_node(value: Value) -> Node:

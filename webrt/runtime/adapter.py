@@ -92,7 +92,7 @@ def _words(info: Mapping[str, Any]) -> str:
 
 
 def _kebab(name: str) -> str:
-    return re.sub(r"[A-Z]", lambda m: "-" + m[0].lower(), name)
+    return re.sub(r"[A-Z]|2D", lambda m: "-" + m[0].lower(), name)
 
 
 def _install() -> str:

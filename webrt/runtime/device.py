@@ -23,6 +23,16 @@ class Buffer(Protocol):
     def label(self) -> str: ...
 
 
+class Texture(Protocol):
+    """A texture of vec4s in rows of plan.TEXTURE_WIDTH; hashable by identity. `rows` is 0 once it is freed."""
+
+    @property
+    def rows(self) -> int: ...
+
+    @property
+    def nbytes(self) -> int: ...
+
+
 class Range(NamedTuple):
     """`nbytes` bytes of a buffer from `offset` on (a multiple of 4)."""
 
@@ -54,11 +64,24 @@ class Transfer(NamedTuple):
     step: int = -1
 
 
-Command: TypeAlias = Launch | Transfer
+class Fill(NamedTuple):
+    """A copy of `texels` times 16 bytes of a buffer, from an offset that is a multiple of 16, into a texture that a
+    step of the plan reads."""
+
+    source: Buffer
+    source_offset: int
+    target: Texture
+    texels: int
+    step: int = -1
+
+
+Command: TypeAlias = Launch | Transfer | Fill
+Resource: TypeAlias = Range | Texture
 
 
 class Layout(NamedTuple):
-    """What a kernel's bind group holds: a uniform block at binding 0 if `params`, then storage buffers, "r" or "w"."""
+    """What a kernel's bind group holds: a uniform block at binding 0 if `params`, then storage buffers and textures, by
+    the letters of validate.KernelLayout."""
 
     params: bool
     access: tuple[str, ...]
@@ -66,7 +89,7 @@ class Layout(NamedTuple):
 
 @dataclass
 class Counters:
-    """`buffers` and `bytes` are alive now; the others only grow."""
+    """`buffers` (textures are counted with them) and `bytes` are alive now; the others only grow."""
 
     buffers: int = 0
     bytes: int = 0
@@ -114,11 +137,20 @@ class DeviceMemory(Protocol):
 class Device(DeviceMemory, Protocol):
     """A device. All methods may be called from any thread; `pipelines` may raise KernelError."""
 
+    def alloc_texture(self, texels: int, words: bool, label: str) -> Texture:
+        """A texture of at least so many texels, of rgba32uint (`words`) or rgba32float."""
+
+    def free_texture(self, texture: Texture) -> None:
+        """Gives the memory back; work that was submitted before still ends well."""
+
+    def write_texture(self, texture: Texture, data: Bytes) -> None:
+        """Puts bytes at the first texels; zeros fill a last texel that is not full."""
+
     def pipelines(self, wanted: Sequence[tuple[Kernel, Layout]]) -> list[Pipeline]:
         """One pipeline for each kernel; those that exist are taken, the others made in parallel."""
 
-    def bind(self, pipeline: Pipeline, ranges: Sequence[Range]) -> BindGroup:
-        """A bind group: ranges in the order of the pipeline's layout, offsets multiples of 256."""
+    def bind(self, pipeline: Pipeline, resources: Sequence[Resource]) -> BindGroup:
+        """A bind group: ranges and textures in the order of the pipeline's layout, offsets multiples of 256."""
 
     def submit(
         self, commands: Sequence[Command], reads: Sequence[Range] = (), stamps: Timestamps | None = None

@@ -7,8 +7,11 @@ from dataclasses import dataclass
 from typing import Any
 
 from webrt.errors import DeviceError
-from webrt.runtime.device import Buffer, Command, Launch, Transfer
+from webrt.plan import TEXTURE_WIDTH
+from webrt.runtime.device import Buffer, Command, Fill, Launch, Range, Resource, Texture, Transfer
 from webrt.runtime.stamps import Stamps
+
+ROW_BYTES = 16 * TEXTURE_WIDTH
 
 
 @dataclass(eq=False, slots=True)
@@ -20,11 +23,35 @@ class NativeBuffer:
     label: str
 
 
+@dataclass(eq=False, slots=True)
+class NativeTexture:
+    """A wgpu texture and its view; `handle` is None and `rows` 0 once freed."""
+
+    handle: Any
+    view: Any
+    rows: int
+    nbytes: int
+
+
 def handle_of(buffer: Buffer | None) -> Any:
     """wgpu's buffer. Raises DeviceError for one that was freed or is another device's."""
     if not isinstance(buffer, NativeBuffer) or buffer.handle is None:
         raise DeviceError(f"the buffer {buffer.label if buffer else ''!r} was freed, or is another device's")
     return buffer.handle
+
+
+def alive(texture: Texture) -> NativeTexture:
+    """The texture. Raises DeviceError for one that was freed or is another device's."""
+    if not isinstance(texture, NativeTexture) or texture.handle is None:
+        raise DeviceError("a texture was freed, or is another device's")
+    return texture
+
+
+def resource_of(r: Resource) -> Any:
+    """What a bind group's entry takes."""
+    if isinstance(r, Range):
+        return {"buffer": handle_of(r.buffer), "offset": r.offset, "size": r.nbytes}
+    return alive(r).view
 
 
 def encode(encoder: Any, commands: Sequence[Command]) -> None:
@@ -66,6 +93,20 @@ def encode_timed(encoder: Any, commands: Sequence[Command], stamps: Stamps) -> N
     stamps.resolve(encoder)
 
 
-def _copy(encoder: Any, c: Transfer) -> None:
+def _copy(encoder: Any, c: Transfer | Fill) -> None:
+    if isinstance(c, Fill):
+        _fill(encoder, c)
+        return
     source, target = handle_of(c.source), handle_of(c.target)
     encoder.copy_buffer_to_buffer(source, c.source_offset, target, c.target_offset, c.nbytes)
+
+
+def _fill(encoder: Any, fill: Fill) -> None:
+    """Whole rows, then the row that is not full."""
+    whole, rest = divmod(fill.texels, TEXTURE_WIDTH)
+    for row, width, rows in ((0, TEXTURE_WIDTH, whole), (whole, rest, 1)):
+        if width and rows:
+            offset = fill.source_offset + row * ROW_BYTES
+            source = {"buffer": handle_of(fill.source), "offset": offset, "bytes_per_row": ROW_BYTES}
+            target = {"texture": alive(fill.target).handle, "origin": (0, row, 0)}
+            encoder.copy_buffer_to_texture(source, target, (width, rows, 1))

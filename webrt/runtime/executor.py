@@ -7,16 +7,17 @@ from collections.abc import Iterable, Mapping, Sequence
 from contextlib import nullcontext
 from typing import TYPE_CHECKING, Any
 
-from webrt.dims import resolve
 from webrt.dtypes import BY_NAME, DType
 from webrt.errors import PlanError, ShapeError, WebrtError
 from webrt.plan import Copy, Dispatch, HostStep, Read, ValueInfo
 from webrt.runtime import tensor as T
-from webrt.runtime.device import Buffer, Command, Launch, Range, Transfer, padded
+from webrt.runtime.device import Buffer, Command, Fill, Launch, Range, Resource, Texture, Transfer, padded
 from webrt.runtime.feeds import bind_host, choose_locations, choose_outputs, take
-from webrt.runtime.resolve import SKIP, Frame, Segment, expect, node_name
+from webrt.runtime.resolve import SKIP, Frame, Ready, expect, node_name
+from webrt.runtime.segments import Segment
 from webrt.runtime.sizes import Sizes, declared
 from webrt.runtime.tensor import HostValue, Tensor
+from webrt.runtime.textures import Content, Schedule
 
 if TYPE_CHECKING:
     from webrt.runtime.profile import Recorder
@@ -94,22 +95,34 @@ class Run:
     def _record(self, number: int, segment: Segment) -> list[Command]:
         """The commands of a device segment, from an earlier run where sizes and buffers are the same."""
         self.memory.write_params(self.frame.params)
+        textures = self.frame.schedule(self.plan, number, segment)
+        self.memory.pool.ensure(textures.sizes)
         key = (number, self.memory.generation, tuple(sorted(self.external.items(), key=lambda e: e[0])))
         commands = self.frame.recorded.get(key)
         if commands is None:
             steps = range(segment.start, segment.stop)
-            commands = self.frame.keep(key, [c for i in steps if (c := self._command(i)) is not None])
+            commands = self.frame.keep(key, [c for i in steps for c in self._commands(i, textures)])
         launches = sum(isinstance(c, Launch) for c in commands)
         self.stats.dispatches += launches
         self.stats.copies += len(commands) - launches
         return commands
 
-    def _command(self, index: int) -> Command | None:
-        step, ready = self.plan.steps[index], self.frame.steps[index]
+    def _commands(self, index: int, textures: Schedule) -> list[Command]:
+        """What a step needs copied into textures, and the step itself; nothing where it does nothing."""
+        ready = self.frame.steps[index]
         if ready is None:
             raise PlanError("a step's size depends on a value that only comes later")
         if ready is SKIP:
-            return None
+            return []
+        fills: list[Command] = [self._fill(c, self.memory.pool[t], index) for c, t in textures.fills.get(index, ())]
+        return [*fills, self._command(index, ready, textures)]
+
+    def _fill(self, content: Content, texture: Texture, step: int) -> Fill:
+        source = self.memory.binding(content.place, content.offset, 16 * content.texels, self.external)
+        return Fill(source.buffer, source.offset, texture, content.texels, step)
+
+    def _command(self, index: int, ready: Ready, textures: Schedule) -> Command:
+        step = self.plan.steps[index]
         if isinstance(step, Copy):
             source = self.memory.range(step.source, ready.offsets[0], self.external)
             target = self.memory.range(step.target, ready.offsets[1], self.external)
@@ -119,13 +132,24 @@ class Run:
             return Transfer(source.buffer, source.offset, target.buffer, target.offset, size, index)
         if not isinstance(step, Dispatch):
             raise PlanError(f"step {index} is a {step.kind} step among device steps")
-        bound = zip(step.bindings, ready.offsets)
-        ranges = [self.memory.binding(place, o, size, self.external) for (place, _, _, size), o in bound]
-        if step.params and self.memory.params is not None:
-            ranges.insert(0, Range(self.memory.params, step.params_offset, padded(4 * len(step.params))))
-        pipeline, group = self.session.group(index, tuple(ranges))
+        pipeline, group = self.session.group(index, ready.kernel, self._resources(step, index, ready, textures))
         x, y, z = ready.groups
         return Launch(pipeline, group, x, y, z, index)
+
+    def _resources(self, step: Dispatch, index: int, ready: Ready, textures: Schedule) -> tuple[Resource, ...]:
+        """What a dispatch binds, in order."""
+        through = dict(ready.textures)
+        found: list[Resource] = []
+        if step.params and self.memory.params is not None:
+            found.append(Range(self.memory.params, step.params_offset, padded(4 * len(step.params))))
+        for binding, ((place, _, _, size), offset) in enumerate(zip(step.bindings, ready.offsets)):
+            if binding not in through:
+                found.append(self.memory.binding(place, offset, size, self.external))
+            elif place[0] == "c":
+                found.append(self.memory.texture(through[binding]))
+            else:
+                found.append(self.memory.pool[textures.reads[index, binding]])
+        return tuple(found)
 
     def _run_host(self, segment: Segment) -> None:
         steps = [(i, self.plan.steps[i]) for i in range(segment.start, segment.stop)]
@@ -159,17 +183,12 @@ class Run:
                 if name and name not in made and name not in self.host:
                     wanted[name] = self.plan.values[name]
             made |= set(step.outputs)
-        fetched = {n: i for n, i in wanted.items() if not (self._waits(i) or self._known(i))}
+        fetched = {n: i for n, i in wanted.items() if not self._known(i)}
         ranges = [self._range(i) for i in fetched.values()]
         for info, data in zip(fetched.values(), self._submit(ranges)):
             self.host[info.name] = T.from_bytes(data, _dtype(info), self.sizes.shape(info))
 
     def _run_node(self, index: int, step: HostStep) -> None:
-        late = [n for n in (*step.inputs, *step.outer) if n and n not in self.host]
-        if late:  # sizes that a node of the same segment has made
-            self._settle()
-            for n in late:
-                self._known(self.plan.values[n])
         inputs = [self.host[n] if n else None for n in step.inputs]
         outer = {n: self.host[n] for n in step.outer}
         with self.recorder.host(index) if self.recorder else nullcontext():
@@ -188,10 +207,6 @@ class Run:
         if T.shape_of(value) is not None and info.dtype and T.dtype_name(value) != info.dtype:
             raise refuse(f"its type is {T.dtype_name(value)}")
         bind_host(info, value, self.sizes, refuse)
-
-    def _waits(self, info: ValueInfo) -> bool:
-        """Whether the value's elements are sizes that are not known yet."""
-        return info.contents is not None and any(resolve(r, self.sizes.values) is None for r in info.contents)
 
     def _known(self, info: ValueInfo) -> bool:
         """Whether the host has the value without the device; puts it into `host`."""

@@ -6,8 +6,9 @@ from collections.abc import Collection, Iterable, Mapping, Sequence
 
 from webrt.errors import PlanError, TargetError
 from webrt.plan import Place, Plan
-from webrt.runtime.device import Buffer, Device, Range, padded
+from webrt.runtime.device import Buffer, Device, Range, Texture, padded
 from webrt.runtime.tensor import upload
+from webrt.runtime.textures import Content, TexturePool
 from webrt.target import Target
 
 ARENA_ALIGN = 256
@@ -21,20 +22,24 @@ class Memory:
     """
 
     def __init__(
-        self, plan: Plan, device: Device, target: Target, constants: Iterable[int], bound: Collection[int]
-    ) -> None:
-        """Uploads `constants` (indices), one at a time. `bound` names the slots that kernels bind whole; `target` has
-        the limits that are kept to."""
+        self, plan: Plan, device: Device, target: Target, constants: Iterable[int], bound: Collection[int],
+        contents: Iterable[Content] = (),
+    ) -> None:  # fmt: skip
+        """Uploads `constants` (indices) to buffers and `contents` to textures, one at a time. `bound` names the slots
+        that kernels bind whole; `target` has the limits that are kept to."""
         self.plan, self.device, self.target = plan, device, target
         self.generation = 0
         self._bound = bound
         self._slots: list[Buffer | None] = [None] * len(plan.slots)
         self._arenas: list[Buffer] = []
         self._constants: dict[int, Range] = {}
+        self._textures: dict[Content, Texture] = {}
+        self.pool = TexturePool(device, target.limit("maxTextureDimension2D"), self._changed)
         self.params: Buffer | None = None
         self._params_now = b""
         try:
             self._upload(sorted(set(constants)))
+            self._upload_textures(sorted(set(contents)))
             if plan.params_size:
                 self.params = device.alloc(plan.params_size, "parameters", uniform=True)
                 self._params_now = bytes(self.params.nbytes)
@@ -78,6 +83,10 @@ class Memory:
             raise PlanError(f"a step binds {size} bytes of {rest.buffer.label!r}, of which {rest.nbytes} are left")
         return rest._replace(nbytes=size or min(rest.nbytes, self.target.limit("maxStorageBufferBindingSize")))
 
+    def texture(self, content: Content) -> Texture:
+        """A constant's texture."""
+        return self._textures[content]
+
     def write_params(self, block: bytes) -> None:
         """Puts the parameter block on the device where it differs from what is there."""
         if self.params is None or self._params_now.startswith(block):
@@ -92,6 +101,21 @@ class Memory:
                 self.device.free(buffer)
         self._arenas, self._slots, self.params = [], [None] * len(self._slots), None
         self._constants.clear()
+        for texture in self._textures.values():
+            self.device.free_texture(texture)
+        self._textures.clear()
+        self.pool.close()
+
+    def _changed(self) -> None:
+        self.generation += 1
+
+    def _upload_textures(self, contents: Sequence[Content]) -> None:
+        for content in contents:
+            constant = self.plan.constants[content.place[1]]
+            made = self.device.alloc_texture(content.texels, content.words, f"the constant {constant.name!r}")
+            self._textures[content] = made
+            data = memoryview(self.plan.constant_bytes(content.place[1])).cast("B")
+            self.device.write_texture(made, data[content.offset : content.offset + 16 * content.texels])
 
     def _largest(self, slot: int) -> int:
         limit = self.target.limit("maxBufferSize")

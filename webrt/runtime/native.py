@@ -8,7 +8,7 @@ import threading
 from collections.abc import Iterator, Mapping, Sequence
 
 from webrt.errors import DeviceError, DeviceLost, NoAdapter, OutOfMemory, TargetError
-from webrt.plan import Bytes, Kernel
+from webrt.plan import TEXTURE_WIDTH, Bytes, Kernel
 from webrt.runtime import adapter as adapters
 from webrt.runtime.device import (
     BindGroup,
@@ -19,10 +19,21 @@ from webrt.runtime.device import (
     Layout,
     Pipeline,
     Range,
+    Resource,
+    Texture,
     Timestamps,
     padded,
 )
-from webrt.runtime.encode import NativeBuffer, encode, encode_timed, handle_of
+from webrt.runtime.encode import (
+    ROW_BYTES,
+    NativeBuffer,
+    NativeTexture,
+    alive,
+    encode,
+    encode_timed,
+    handle_of,
+    resource_of,
+)
 from webrt.runtime.pipelines import Pipelines
 from webrt.runtime.staging import Staging
 from webrt.runtime.stamps import Stamps
@@ -75,8 +86,7 @@ class NativeDevice:
             if not isinstance(buffer, NativeBuffer) or buffer.handle is None:
                 return
             handle, buffer.handle = buffer.handle, None
-            self.counters.buffers -= 1
-            self.counters.bytes -= buffer.nbytes
+            self._count_alive(-1, -buffer.nbytes)
             if not self.lost:
                 handle.destroy()
             self._drop_staging_alone()
@@ -92,6 +102,49 @@ class NativeDevice:
                 queue.write_buffer(handle, offset + whole, bytes(view[whole:]).ljust(4, b"\0"))
             self._count_written(len(view))
 
+    def alloc_texture(self, texels: int, words: bool, label: str) -> NativeTexture:
+        width, rows = min(texels, TEXTURE_WIDTH), -(-texels // TEXTURE_WIDTH)
+        limit = self.target.limit("maxTextureDimension2D")
+        if rows > limit:
+            raise TargetError(
+                f"{label} needs {rows} rows; the device {self.target.name!r} has maxTextureDimension2D {limit}"
+            )
+        usage = self._wgpu.TextureUsage
+        with self._errors(f"{label}, {16 * width * rows} bytes"):
+            handle = self._device.create_texture(
+                label=label, size=(width, rows, 1), format="rgba32uint" if words else "rgba32float",
+                usage=usage.TEXTURE_BINDING | usage.STORAGE_BINDING | usage.COPY_DST,
+            )  # fmt: skip
+            view = handle.create_view()
+        self._count_alive(1, 16 * width * rows)
+        return NativeTexture(handle, view, rows, 16 * width * rows)
+
+    def free_texture(self, texture: Texture) -> None:
+        with self._lock:
+            if not isinstance(texture, NativeTexture) or texture.handle is None:
+                return
+            handle, texture.handle, texture.view, texture.rows = texture.handle, None, None, 0
+            self._count_alive(-1, -texture.nbytes)
+            if not self.lost:
+                handle.destroy()
+            self._drop_staging_alone()
+
+    def write_texture(self, texture: Texture, data: Bytes) -> None:
+        view = memoryview(data).cast("B")
+        whole = len(view) // ROW_BYTES
+        rest = bytes(view[whole * ROW_BYTES :])
+        texels = -(-len(rest) // 16)
+        with self._errors("a write to a texture"):
+            if whole:
+                self._write_rows(texture, view[: whole * ROW_BYTES], 0, (TEXTURE_WIDTH, whole, 1))
+            if rest:
+                self._write_rows(texture, rest.ljust(16 * texels, b"\0"), whole, (texels, 1, 1))
+            self._count_written(len(view))
+
+    def _write_rows(self, texture: Texture, data: Bytes, row: int, size: tuple[int, int, int]) -> None:
+        target = {"texture": alive(texture).handle, "origin": (0, row, 0)}
+        self._device.queue.write_texture(target, data, {"bytes_per_row": 16 * size[0]}, size)
+
     def read(self, ranges: Sequence[Range]) -> list[memoryview]:
         return self.submit((), ranges)
 
@@ -101,11 +154,8 @@ class NativeDevice:
             self.counters.pipelines += made
         return list(found)
 
-    def bind(self, pipeline: Pipeline, ranges: Sequence[Range]) -> BindGroup:
-        entries = [
-            {"binding": i, "resource": {"buffer": handle_of(r.buffer), "offset": r.offset, "size": r.nbytes}}
-            for i, r in enumerate(ranges, pipeline.first)
-        ]
+    def bind(self, pipeline: Pipeline, resources: Sequence[Resource]) -> BindGroup:
+        entries = [{"binding": i, "resource": resource_of(r)} for i, r in enumerate(resources, pipeline.first)]
         with self._errors("a bind group"):
             return self._device.create_bind_group(layout=pipeline.group, entries=entries)
 
@@ -160,11 +210,14 @@ class NativeDevice:
             )
         with self._errors(f"{label}, {nbytes} bytes"):
             handle = self._device.create_buffer(label=label, size=nbytes, usage=usage)
-        with self._lock:
-            self.counters.buffers += 1
-            self.counters.created += 1
-            self.counters.bytes += nbytes
+        self._count_alive(1, nbytes)
         return NativeBuffer(handle, nbytes, label)
+
+    def _count_alive(self, buffers: int, nbytes: int) -> None:
+        with self._lock:
+            self.counters.buffers += buffers
+            self.counters.created += max(buffers, 0)
+            self.counters.bytes += nbytes
 
     def _alloc_staging(self, nbytes: int) -> NativeBuffer:
         usage = self._wgpu.BufferUsage

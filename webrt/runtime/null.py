@@ -7,7 +7,19 @@ from typing import NoReturn
 
 from webrt.errors import DeviceFreeError
 from webrt.plan import Bytes, Kernel
-from webrt.runtime.device import BindGroup, Buffer, Command, Counters, Launch, Layout, Pipeline, Range, Timestamps
+from webrt.runtime.device import (
+    BindGroup,
+    Buffer,
+    Command,
+    Counters,
+    Launch,
+    Layout,
+    Pipeline,
+    Range,
+    Resource,
+    Texture,
+    Timestamps,
+)
 from webrt.target import BASE, Target
 
 
@@ -45,12 +57,21 @@ class NullDevice:
             _refuse(f"{r.buffer.label} would be read back")
         return []
 
+    def alloc_texture(self, texels: int, words: bool, label: str) -> Texture:
+        _refuse(f"{label} asked for a texture of {texels} texels")
+
+    def free_texture(self, texture: Texture) -> None:
+        """Does nothing."""
+
+    def write_texture(self, texture: Texture, data: Bytes) -> None:
+        _refuse("a texture would be written")
+
     def pipelines(self, wanted: Sequence[tuple[Kernel, Layout]]) -> list[Pipeline]:
         for kernel, _ in wanted:
             _refuse(f"the kernel {kernel.name!r} asked for a pipeline")
         return []
 
-    def bind(self, pipeline: Pipeline, ranges: Sequence[Range]) -> BindGroup:
+    def bind(self, pipeline: Pipeline, resources: Sequence[Resource]) -> BindGroup:
         _refuse("a bind group was asked for")
 
     def submit(

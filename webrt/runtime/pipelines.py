@@ -16,6 +16,16 @@ from webrt.errors import DeviceError, DeviceLost, KernelError, OutOfMemory
 from webrt.plan import Kernel
 from webrt.runtime.device import Layout
 
+_ENTRIES: dict[str, dict[str, Any]] = {
+    "r": {"buffer": {"type": "read-only-storage"}},
+    "w": {"buffer": {"type": "storage"}},
+    "f": {"texture": {"sample_type": "unfilterable-float"}},
+    "u": {"texture": {"sample_type": "uint"}},
+    "F": {"storage_texture": {"access": "read-only", "format": "rgba32float"}},
+    "U": {"storage_texture": {"access": "read-only", "format": "rgba32uint"}},
+}
+"""By the letters of validate.KernelLayout."""
+
 Guard: TypeAlias = Callable[[str], AbstractContextManager[None]]
 """Turns wgpu's errors within its block into webrt's; takes what was asked for."""
 
@@ -57,12 +67,10 @@ class Pipelines:
             self._kept.clear()
 
     def _group(self, layout: Layout) -> Any:
-        kinds = ["uniform"] if layout.params else []
-        kinds += ["read-only-storage" if a == "r" else "storage" for a in layout.access]
+        kinds: list[dict[str, Any]] = [{"buffer": {"type": "uniform"}}] if layout.params else []
+        kinds += [_ENTRIES[a] for a in layout.access]
         first = 0 if layout.params else 1
-        entries = [
-            {"binding": i, "visibility": self._stage, "buffer": {"type": kind}} for i, kind in enumerate(kinds, first)
-        ]
+        entries = [{"binding": i, "visibility": self._stage, **kind} for i, kind in enumerate(kinds, first)]
         return self._device.create_bind_group_layout(entries=entries)
 
     def _make(self, kernel: Kernel, text: str, group: Any, layout: Layout) -> NativePipeline:

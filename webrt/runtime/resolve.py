@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import itertools
 import struct
 from collections.abc import Sequence
 from dataclasses import dataclass, field
@@ -11,8 +10,11 @@ from typing import NamedTuple
 from webrt.dims import DimRef, resolve
 from webrt.errors import InputError, PlanError, TargetError
 from webrt.plan import Copy, Dispatch, HostStep, Place, Plan, Read, Step
+from webrt.runtime.choose import Choices
 from webrt.runtime.device import Buffer, Command, Layout, padded
+from webrt.runtime.segments import Segment, segments
 from webrt.runtime.sizes import Key
+from webrt.runtime.textures import Content, Schedule, Touch, schedule
 from webrt.target import DEFAULT_LIMITS, Target
 
 MAX_RECORDINGS = 4
@@ -20,10 +22,13 @@ OFFSET_ALIGN = 256
 
 
 class Ready(NamedTuple):
-    """A step with its numbers: a dispatch's groups and binding offsets, or a copy's (source, target, size)."""
+    """A step with its numbers: a dispatch's groups, binding offsets, kernel and what it reads through textures as
+    (binding, content); or a copy's (source, target, size)."""
 
     groups: tuple[int, ...]
     offsets: tuple[int, ...]
+    kernel: int = -1
+    textures: tuple[tuple[int, Content], ...] = ()
 
 
 SKIP = Ready((), ())
@@ -42,6 +47,21 @@ class Frame:
     steps: list[Ready | None]
     params: bytes
     recorded: dict[Recording, list[Command]] = field(default_factory=dict)
+    schedules: dict[int, Schedule] = field(default_factory=dict)
+
+    def kernel_of(self, step: int) -> int:
+        """The kernel of a dispatch; -1 where it does nothing, or its sizes are not known."""
+        ready = self.steps[step]
+        return ready.kernel if ready else -1
+
+    def schedule(self, plan: Plan, number: int, segment: Segment) -> Schedule:
+        """The textures of a device segment; kept."""
+        if number not in self.schedules:
+            steps = range(segment.start, segment.stop)
+            ready = [(i, r) for i in steps if (r := self.steps[i]) is not None and r is not SKIP]
+            touches = [_touch(i, plan.steps[i], r) for i, r in ready]
+            self.schedules[number] = schedule(touches)
+        return self.schedules[number]
 
     def keep(self, key: Recording, commands: list[Command]) -> list[Command]:
         """Remembers commands; forgets the oldest beyond MAX_RECORDINGS per segment."""
@@ -52,26 +72,21 @@ class Frame:
         return commands
 
 
-@dataclass(frozen=True)
-class Segment:
-    """Consecutive steps of one kind, "device", "host" or "read": `start` … `stop` of the plan's list."""
-
-    kind: str
-    start: int
-    stop: int
-
-
 class Resolver:
     """A plan on a device's target. Raises TargetError where the target does not meet it (both numbers are named).
 
-    `target` has lower limits than the device where the plan was made for less than WebGPU guarantees; `bound` are the
-    slots that kernels bind whole."""
+    `target` has lower limits than the device where the plan was made for less than WebGPU guarantees. `bound` are the
+    slots that kernels bind whole, `constants` those that steps read in buffers, `contents` what is read of constants
+    through textures."""
 
     def __init__(self, plan: Plan, target: Target) -> None:
         self.plan, self.target = plan, _lowered(plan, target)
         _check_target(plan, target)
-        self.kernels = [self._choose(s) if isinstance(s, Dispatch) else -1 for s in plan.steps]
-        self.segments = _segments(plan)
+        self.choices = Choices(plan, self.target, self._name)
+        self.constants, self.contents = self.choices.constants()
+        others = [s for s in plan.steps if not isinstance(s, Dispatch)]
+        self.constants |= {index for s in others for (kind, index), _ in places(s) if kind == "c"}
+        self.segments = segments(plan)
         dispatches = [s for s in plan.steps if isinstance(s, Dispatch)]
         self.bound = {p[1] for s in dispatches for p, _, _, size in s.bindings if p[0] == "s" and not size}
         for step in dispatches:
@@ -79,13 +94,10 @@ class Resolver:
         for i, slot in enumerate(plan.slots):
             self._slot(i, slot.size if isinstance(slot.size, int) else None)
 
-    def kernel_of(self, step: int) -> int:
-        """The kernel that runs dispatch `step`."""
-        return self.plan.steps[step].alternatives[self.kernels[step]][0]  # type: ignore[union-attr]
-
-    def layout_of(self, step: Dispatch) -> Layout:
-        """The bind group layout of a dispatch."""
-        return Layout(bool(step.params), tuple(access for _, access, _, _ in step.bindings))
+    def layout_of(self, kernel: int) -> Layout:
+        """A kernel's bind group layout."""
+        layout = self.choices.layout(kernel)
+        return Layout(layout.words > 0, tuple(layout.access))
 
     def frame(self, key: Key, values: Sequence[int | None]) -> Frame:
         """Raises TargetError or InputError for numbers that the device or WebGPU cannot take."""
@@ -103,15 +115,6 @@ class Resolver:
                     f"{self._name(step)} binds {need} bytes of a tensor; "
                     f"the device {self.target.name!r} has maxStorageBufferBindingSize {limit}"
                 )
-
-    def _choose(self, step: Dispatch) -> int:
-        reasons = []
-        for i, (kernel, *_) in enumerate(step.alternatives):
-            reason = self.target.meets(self.plan.kernels[kernel].requires)
-            if not reason:
-                return i
-            reasons.append(reason)
-        raise TargetError(f"no alternative of {self._name(step)} runs here: {'; '.join(reasons)}")
 
     def _slot(self, index: int, size: int | None) -> int | None:
         if size is None:
@@ -132,7 +135,11 @@ class Resolver:
         return self._copy(step, values) if isinstance(step, Copy) else SKIP
 
     def _dispatch(self, step: Dispatch, index: int, values: Sequence[int | None], params: bytearray) -> Ready | None:
-        groups = [resolve(g, values) for g in step.alternatives[self.kernels[index]][1:]]
+        alternative = self.choices.alternative(index, values)
+        if alternative is None:
+            return None
+        kernel, *counts = step.alternatives[alternative]
+        groups = [resolve(g, values) for g in counts]
         offsets = [resolve(o, values) for _, _, o, _ in step.bindings]
         words = [resolve(p, values) for p in step.params]
         if 0 in groups:
@@ -153,7 +160,8 @@ class Resolver:
                 )
         for i, w in enumerate(words):
             struct.pack_into("<I", params, step.params_offset + 4 * i, self._word(step, w or 0))
-        return Ready(known, tuple(o or 0 for o in offsets))
+        textures = tuple(self.choices.contents(step, kernel, values))
+        return Ready(known, tuple(o or 0 for o in offsets), kernel, textures)
 
     def _word(self, step: Dispatch, value: int) -> int:
         if not -(2**31) <= value < 2**32:
@@ -192,21 +200,17 @@ def places(step: Step) -> list[tuple[Place, str]]:
     return [(step.source, "r"), (step.target, "w")] if isinstance(step, Copy) else []
 
 
+def _touch(index: int, step: Step, ready: Ready) -> Touch:
+    read = [(binding, content) for binding, content in ready.textures if content.place[0] == "s"]
+    return Touch(index, read, [p for p, access in places(step) if access == "w"], isinstance(step, Copy))
+
+
 def expect(ref: DimRef, values: Sequence[int | None], what: str) -> int:
     """A size that must be known by now."""
     value = resolve(ref, values)
     if value is None:
         raise PlanError(f"{what} depends on a size that no value before it gives")
     return value
-
-
-def _segments(plan: Plan) -> list[Segment]:
-    out, start = [], 0
-    for kind, group in itertools.groupby(plan.steps, key=lambda s: s.kind if s.kind in ("host", "read") else "device"):
-        count = len(list(group))
-        out.append(Segment(kind, start, start + count))
-        start += count
-    return out
 
 
 def _lowered(plan: Plan, target: Target) -> Target:

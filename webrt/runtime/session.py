@@ -11,7 +11,7 @@ from typing import Any
 from webrt import validate
 from webrt.errors import DeviceError, KernelError, PlacementError
 from webrt.plan import Copy, Dispatch, HostStep, Plan
-from webrt.runtime.device import BindGroup, Device, HostNode, HostProvider, Pipeline, Range
+from webrt.runtime.device import BindGroup, Device, HostNode, HostProvider, Pipeline, Resource
 from webrt.runtime.executor import Run
 from webrt.runtime.memory import Memory
 from webrt.runtime.profile import Recorded, Recorder
@@ -56,10 +56,13 @@ class Session:
         self.evaluated: dict[Key, list[int | None]] = {}
         self.replaceable = _replaceable(plan)
         self._frames: dict[Key, Frame] = {}
-        self._groups: dict[int, dict[tuple[Range, ...], BindGroup]] = {}
-        self._pipelines = self._make_pipelines()
-        constants = {p[1] for s in plan.steps for p, _ in places(s) if p[0] == "c"}
-        self.memory = Memory(plan, device, self.resolver.target, constants, self.resolver.bound)
+        self._groups: dict[int, dict[tuple[int, tuple[Resource, ...]], BindGroup]] = {}
+        self._pipelines: dict[int, Pipeline] = {}
+        choices = self.resolver.choices
+        self._make_pipelines({i: choices.first(i) for i, s in enumerate(plan.steps) if isinstance(s, Dispatch)})
+        self.memory = Memory(
+            plan, device, self.resolver.target, self.resolver.constants, self.resolver.bound, self.resolver.contents
+        )
 
     def run(
         self,
@@ -92,27 +95,28 @@ class Session:
         recorder = Recorder(self.plan, self.device)
         run = Run(self, output_names, location, recorder)
         outputs = run.go(feeds)
-        self.profile.append(recorder.done(run.sizes.values, self.resolver.kernel_of))
+        self.profile.append(recorder.done(run.sizes.values, run.frame.kernel_of))
         return outputs
 
     def frame(self, key: Key, values: Sequence[int | None]) -> Frame:
         """All numbers of the plan at these sizes; kept for the last few."""
         if key not in self._frames:
             made = self.resolver.frame(key, values)
+            self._make_pipelines({i: r.kernel for i, r in enumerate(made.steps) if r is not None and r.kernel >= 0})
             while len(self._frames) >= MAX_FRAMES:
                 del self._frames[next(iter(self._frames))]
             self._frames[key] = made
         return self._frames[key]
 
-    def group(self, step: int, ranges: tuple[Range, ...]) -> tuple[Pipeline, BindGroup]:
-        """The pipeline of a dispatch, and its bind group over these ranges, which is kept."""
-        pipeline = self._pipelines[step]
+    def group(self, step: int, kernel: int, resources: tuple[Resource, ...]) -> tuple[Pipeline, BindGroup]:
+        """The pipeline of a dispatch's kernel, and its bind group over these resources, which is kept."""
+        pipeline = self._pipelines[kernel]
         kept = self._groups.setdefault(step, {})
-        if ranges not in kept:
+        if (kernel, resources) not in kept:
             while len(kept) >= MAX_GROUPS_PER_STEP:
                 del kept[next(iter(kept))]
-            kept[ranges] = self.device.bind(pipeline, ranges)
-        return pipeline, kept[ranges]
+            kept[kernel, resources] = self.device.bind(pipeline, resources)
+        return pipeline, kept[kernel, resources]
 
     def close(self) -> None:
         """Frees the session's device memory; may be called again. Tensors that runs handed out live on."""
@@ -133,16 +137,19 @@ class Session:
         if memory is not None and not self._closed:
             memory.close()
 
-    def _make_pipelines(self) -> dict[int, Pipeline]:
-        """One pipeline per dispatch, by step; equal kernels share one."""
-        steps = {i: s for i, s in enumerate(self.plan.steps) if isinstance(s, Dispatch)}
-        wanted = [(self.plan.kernels[self.resolver.kernel_of(i)], self.resolver.layout_of(s)) for i, s in steps.items()]
+    def _make_pipelines(self, kernels: Mapping[int, int]) -> None:
+        """The pipelines of these kernels, by step, as far as there is none yet."""
+        missing = list(dict.fromkeys(k for k in kernels.values() if k not in self._pipelines))
+        if not missing:
+            return
+        wanted = [(self.plan.kernels[k], self.resolver.layout_of(k)) for k in missing]
         try:
-            return dict(zip(steps, self.device.pipelines(wanted)))
+            self._pipelines.update(zip(missing, self.device.pipelines(wanted)))
         except KernelError as e:
-            for i, step in steps.items():
-                if e.kernel and self.plan.kernels[self.resolver.kernel_of(i)].hash == e.kernel:
-                    placed = self.plan.placement[step.node] if 0 <= step.node < len(self.plan.placement) else None
+            for i, k in kernels.items():
+                if e.kernel and self.plan.kernels[k].hash == e.kernel:
+                    node = self.plan.steps[i].node
+                    placed = self.plan.placement[node] if 0 <= node < len(self.plan.placement) else None
                     raise (e.at(node=placed.node, op=placed.op) if placed else e) from None
             raise
 

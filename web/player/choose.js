@@ -1,0 +1,94 @@
+/** Which of a dispatch's alternatives runs, and what it reads through textures: the twin of webrt/runtime/choose.py. */
+
+import { TargetError, lacks } from "./common.js";
+import { resolve } from "./dims.js";
+import { WIDTH } from "./textures.js";
+
+/** The kernels that a plan's dispatches may run on a target. Raises TargetError where one has none. */
+export class Choices {
+  #found = new Map();
+  #unknown;
+
+  constructor(plan, target, name) {
+    Object.assign(this, { plan, target, name });
+    this.#unknown = plan.dims.map(() => null);
+    plan.steps.forEach((s, i) => s.kind === "dispatch" && this.#found.set(i, this.#candidates(s)));
+  }
+
+  /** The kernel of a dispatch, unless sizes decide for another; undefined for other steps. */
+  first(index) {
+    return this.plan.steps[index].alternatives?.[this.#found.get(index)[0]][0];
+  }
+
+  /** The first alternative that applies at these sizes; null while that is not known. */
+  alternative(index, values) {
+    const step = this.plan.steps[index];
+    for (const i of this.#found.get(index)) {
+      const applies = this.#applies(step, i, values);
+      if (applies !== false) return applies && step.alternatives[i];
+    }
+    throw new TargetError(
+      `no alternative of ${this.name(step)} runs at these sizes on the device '${this.target.name}'`,
+    );
+  }
+
+  /** [binding, content] of each texture that a kernel reads; without those whose sizes are not known. */
+  contents(step, kernel, values) {
+    const texels = new Map(step.textures);
+    return texturesOf(this.plan.kernels[kernel]).map(([binding, words]) => {
+      const [place, , offset] = step.bindings[binding];
+      return [binding, { place, offset: resolve(offset, values), texels: resolve(texels.get(binding), values), words }];
+    }).filter(([, c]) => c.offset !== null && c.texels !== null)
+      .map(([binding, c]) => [binding, { ...c, texels: Math.max(1, c.texels) }]);
+  }
+
+  /** The constants that dispatches may read in buffers, and what they may read of constants through textures. */
+  constants() {
+    const buffers = new Set();
+    const contents = [];
+    for (const [i, found] of this.#found) {
+      const step = this.plan.steps[i];
+      for (const kernel of new Set(found.map((a) => step.alternatives[a][0]))) {
+        const read = this.contents(step, kernel, this.#unknown);
+        contents.push(...read.map(([, c]) => c).filter(({ place: [kind] }) => kind === "c"));
+        const { access } = this.plan.kernels[kernel].layout;
+        step.bindings.forEach(([[kind, index]], k) => {
+          if (kind === "c" && "rw".includes(access[k])) buffers.add(index);
+        });
+      }
+    }
+    return { buffers, contents };
+  }
+
+  /** The alternatives that may be taken, in order, up to one that runs at all sizes. */
+  #candidates(step) {
+    const found = [];
+    const reasons = [];
+    for (const [i, [kernel]] of step.alternatives.entries()) {
+      const reason = lacks(this.target, this.plan.kernels[kernel].requires);
+      const applies = reason ? null : this.#applies(step, i, this.#unknown);
+      if (reason) reasons.push(reason);
+      else if (applies !== false) found.push(i);
+      if (applies) break;
+    }
+    if (found.length) return found;
+    throw new TargetError(`no alternative of ${this.name(step)} runs here: ${reasons.join("; ")}`);
+  }
+
+  /** Whether an alternative's condition holds and its textures fit the target; null while that is not known. */
+  #applies(step, i, values) {
+    const when = step.when.length ? resolve(step.when[i], values) : 1;
+    const texels = new Map(step.textures);
+    const textures = texturesOf(this.plan.kernels[step.alternatives[i][0]]);
+    const sizes = textures.map(([binding]) => resolve(texels.get(binding), values));
+    const most = WIDTH * this.target.limits.maxTextureDimension2D;
+    if (when === 0 || sizes.some((s) => s !== null && s > most)) return false;
+    return when === null || sizes.includes(null) ? null : true;
+  }
+}
+
+/** [binding, whether its texels are u32] of each texture that a kernel reads. */
+function texturesOf({ layout: { access } }) {
+  return [...access].map((a, i) => [i, "uU".includes(a), a]).filter(([, , a]) => !"rw".includes(a))
+    .map(([i, words]) => [i, words]);
+}

@@ -1,0 +1,146 @@
+/** Textures that kernels read slots through: the twin of webrt/runtime/textures.py. */
+
+/** Texels of a row: texel t, elements 4t … 4t+3, is at (t % WIDTH, floor(t / WIDTH)). */
+export const WIDTH = 1024;
+
+/** What tells contents { place, offset, texels, words } apart. */
+export const keyOf = ({ place, offset, texels, words }) => `${place}:${offset}:${texels}:${words}`;
+
+/**
+ * The textures of consecutive device steps, `touches` = [{ step, reads: [[binding, content]], writes: [place], breaks }].
+ * Returns { sizes: { f: [texels], u: [texels] }, fills: step → [[content, id]], reads: "step:binding" → id } where an id
+ * is [format, number]. Nothing is taken to be in a texture before the steps.
+ */
+export function scheduleOf(touches) {
+  const made = { sizes: { f: [], u: [] }, fills: new Map(), reads: new Map() };
+  const uses = usesOf(touches);
+  if (uses.length) allocate(made, placed(uses, touches));
+  return made;
+}
+
+/** Contents between two writes of their slots, in order of first use: after step `ready` one is complete. */
+function usesOf(touches) {
+  const written = new Map();
+  const uses = new Map();
+  for (const { step, reads, writes } of touches) {
+    for (const [binding, content] of reads) {
+      const ready = written.get(String(content.place)) ?? -1;
+      const key = `${keyOf(content)}:${ready}`;
+      if (!uses.has(key)) uses.set(key, { content, ready, readers: [] });
+      uses.get(key).readers.push([step, binding]);
+    }
+    for (const place of writes) written.set(String(place), step);
+  }
+  return [...uses.values()];
+}
+
+/** Uses by the step before which they are copied: as few places as possible, each as late as possible. */
+function placed(uses, touches) {
+  const breaks = new Set([touches[0].step]);
+  touches.forEach(({ step, breaks: ends }, i) => {
+    if (ends && i + 1 < touches.length) breaks.add(step).add(touches[i + 1].step);
+  });
+  const found = new Map();
+  for (const use of uses) {
+    const first = use.readers[0][0];
+    let where = Math.max(...[...breaks].filter((b) => b <= first));
+    if (where <= use.ready) {
+      where = first;
+      breaks.add(where);
+    }
+    if (!found.has(where)) found.set(where, []);
+    found.get(where).push(use);
+  }
+  return found;
+}
+
+function allocate(made, places) {
+  let busy = [];
+  const free = [];
+  for (const step of [...places.keys()].sort((a, b) => a - b)) {
+    free.push(...busy.filter(([last]) => last < step).map(([, id]) => id));
+    busy = busy.filter(([last]) => last >= step);
+    made.fills.set(step, []);
+    for (const { content, readers } of places.get(step)) {
+      const id = take(made, free, content);
+      busy.push([readers.at(-1)[0], id]);
+      made.fills.get(step).push([content, id]);
+      for (const [reader, binding] of readers) made.reads.set(`${reader}:${binding}`, id);
+    }
+  }
+}
+
+/** The smallest free texture that is large enough, else the largest, else a new one. */
+function take(made, free, { texels, words }) {
+  const format = words ? "u" : "f";
+  const sizes = made.sizes[format];
+  const cost = ([, n]) => Math.abs(sizes[n] - texels) + (sizes[n] < texels ? Number.MAX_SAFE_INTEGER / 2 : 0);
+  const [best] = free.filter(([f]) => f === format).sort((a, b) => cost(a) - cost(b));
+  if (!best) return [format, sizes.push(texels) - 1];
+  free.splice(free.indexOf(best), 1);
+  sizes[best[1]] = Math.max(sizes[best[1]], texels);
+  return best;
+}
+
+/** The textures that schedules share; they grow by half again. `changed` is called before one is replaced. */
+export class TexturePool {
+  #kept = { f: [], u: [] };
+
+  constructor(gpu, mostRows, changed) {
+    Object.assign(this, { gpu, mostRows, changed });
+  }
+
+  get([format, number]) {
+    return this.#kept[format][number];
+  }
+
+  /** Textures of at least these texels. */
+  ensure(sizes) {
+    for (const format of ["f", "u"]) {
+      const kept = this.#kept[format];
+      sizes[format].forEach((texels, i) => {
+        const old = kept[i];
+        let rows = Math.ceil(texels / WIDTH);
+        if (old?.rows >= rows) return;
+        if (old) {
+          rows = Math.max(rows, Math.min(Math.floor(old.rows * 1.5), this.mostRows));
+          this.changed();
+          this.gpu.freeTexture(old);
+        }
+        kept[i] = this.gpu.allocTexture(rows * WIDTH, format === "u", "a texture operand");
+      });
+    }
+  }
+
+  close() {
+    Object.values(this.#kept).forEach((kept) => kept.splice(0).forEach((t) => this.gpu.freeTexture(t)));
+  }
+}
+
+/** Takes parts of a constant of any length and writes what a texture holds of it; null at the end writes the rest. */
+export function textureWriter(gpu, texture, { offset, texels }) {
+  const row = 16 * WIDTH;
+  const end = offset + 16 * texels;
+  const stage = new Uint8Array(64 * row);
+  let position = 0;
+  let filled = 0;
+  let rows = 0;
+  const flush = () => {
+    gpu.writeTexture(texture, rows, stage.subarray(0, filled));
+    rows += filled / row;
+    filled = 0;
+  };
+  return (part) => {
+    if (part === null) return filled && flush();
+    const mine = part.subarray(Math.max(0, offset - position), Math.max(0, end - position));
+    position += part.length;
+    for (let from = 0; from < mine.length;) {
+      const piece = mine.subarray(from, from + stage.length - filled);
+      stage.set(piece, filled);
+      filled += piece.length;
+      from += piece.length;
+      if (filled === stage.length) flush();
+    }
+    return undefined;
+  };
+}

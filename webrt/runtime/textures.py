@@ -1,0 +1,170 @@
+"""Textures that kernels read slots through: what is copied into which, and before which step.
+
+A content is copied once after it was written and read from there until its slot is written again. Copies end a compute
+pass, so each waits for the last place where others are copied too before its first use.
+"""
+
+from __future__ import annotations
+
+from bisect import bisect_right, insort
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass, field
+from itertools import pairwise
+from typing import NamedTuple
+
+from webrt.plan import TEXTURE_WIDTH, Place
+from webrt.runtime.device import Device, Texture
+
+
+class Content(NamedTuple):
+    """`texels` times 16 bytes of a place from `offset` on, as words (u32) or f32."""
+
+    place: Place
+    offset: int
+    texels: int
+    words: bool
+
+
+class Touch(NamedTuple):
+    """What a device step does to places: (binding, content) of each texture that it reads, and the slots it writes.
+    `breaks`: no compute pass goes on across it."""
+
+    step: int
+    reads: Sequence[tuple[int, Content]]
+    writes: Sequence[Place]
+    breaks: bool
+
+
+class TextureId(NamedTuple):
+    """A texture of the pool: of its format the one at `number`."""
+
+    words: bool
+    number: int
+
+
+@dataclass
+class Schedule:
+    """`sizes`: texels of each texture by format. `fills`: by step, what is copied into which texture before it.
+    `reads`: the texture of a step's binding."""
+
+    sizes: dict[bool, list[int]] = field(default_factory=lambda: {False: [], True: []})
+    fills: dict[int, list[tuple[Content, TextureId]]] = field(default_factory=dict)
+    reads: dict[tuple[int, int], TextureId] = field(default_factory=dict)
+
+
+@dataclass
+class _Use:
+    """A content between two writes of its slot: after step `ready` it is complete; `readers` are (step, binding)."""
+
+    content: Content
+    ready: int
+    readers: list[tuple[int, int]]
+
+    @property
+    def first(self) -> int:
+        return self.readers[0][0]
+
+    @property
+    def last(self) -> int:
+        return self.readers[-1][0]
+
+
+def schedule(touches: Sequence[Touch]) -> Schedule:
+    """The textures of consecutive device steps. Nothing is taken to be in a texture before them."""
+    made = Schedule()
+    uses = _uses(touches)
+    if uses:
+        _allocate(made, _placed(uses, touches))
+    return made
+
+
+def _uses(touches: Sequence[Touch]) -> list[_Use]:
+    """In order of first use."""
+    written: dict[Place, int] = {}
+    uses: dict[tuple[Content, int], _Use] = {}
+    for touch in touches:
+        for binding, content in touch.reads:
+            ready = written.get(content.place, -1)
+            use = uses.setdefault((content, ready), _Use(content, ready, []))
+            use.readers.append((touch.step, binding))
+        written.update(dict.fromkeys(touch.writes, touch.step))
+    return list(uses.values())
+
+
+def _placed(uses: Iterable[_Use], touches: Sequence[Touch]) -> dict[int, list[_Use]]:
+    """Uses by the step before which they are copied: as few places as possible, each as late as possible."""
+    places = {touches[0].step}
+    for touch, following in pairwise(touches):
+        if touch.breaks:
+            places |= {touch.step, following.step}
+    breaks = sorted(places)
+    found: dict[int, list[_Use]] = {}
+    for use in uses:
+        at = bisect_right(breaks, use.first) - 1
+        where = breaks[at]
+        if where <= use.ready:
+            where = use.first
+            insort(breaks, where)
+        found.setdefault(where, []).append(use)
+    return found
+
+
+def _allocate(made: Schedule, placed: dict[int, list[_Use]]) -> None:
+    busy: list[tuple[int, TextureId]] = []
+    free: list[TextureId] = []
+    for step in sorted(placed):
+        free += [texture for last, texture in busy if last < step]
+        busy = [b for b in busy if b[0] >= step]
+        for use in placed[step]:
+            texture = _take(made, free, use.content)
+            busy.append((use.last, texture))
+            made.fills.setdefault(step, []).append((use.content, texture))
+            made.reads.update(dict.fromkeys(use.readers, texture))
+
+
+def _take(made: Schedule, free: list[TextureId], content: Content) -> TextureId:
+    """The smallest free texture that is large enough, else the largest, else a new one."""
+    sizes = made.sizes[content.words]
+    alike = [t for t in free if t.words == content.words]
+    if not alike:
+        sizes.append(content.texels)
+        return TextureId(content.words, len(sizes) - 1)
+    best = min(alike, key=lambda t: (sizes[t.number] < content.texels, abs(sizes[t.number] - content.texels)))
+    free.remove(best)
+    sizes[best.number] = max(sizes[best.number], content.texels)
+    return best
+
+
+class TexturePool:
+    """The textures that schedules share; they grow by half again. `changed` is called before one is replaced."""
+
+    def __init__(self, device: Device, most_rows: int, changed: Callable[[], None]) -> None:
+        self._device, self._most, self._changed = device, most_rows, changed
+        self._textures: dict[bool, list[Texture]] = {False: [], True: []}
+
+    def __getitem__(self, texture: TextureId) -> Texture:
+        return self._textures[texture.words][texture.number]
+
+    def ensure(self, sizes: dict[bool, list[int]]) -> None:
+        """Textures of at least these texels."""
+        for words, texels in sizes.items():
+            kept = self._textures[words]
+            for i, need in enumerate(texels):
+                rows = -(-need // TEXTURE_WIDTH)
+                if i == len(kept):
+                    kept.append(self._make(rows, words))
+                elif kept[i].rows < rows:
+                    rows = max(rows, min(kept[i].rows + kept[i].rows // 2, self._most))
+                    self._changed()
+                    self._device.free_texture(kept[i])
+                    kept[i] = self._make(rows, words)
+
+    def close(self) -> None:
+        """Frees everything."""
+        for kept in self._textures.values():
+            for texture in kept:
+                self._device.free_texture(texture)
+            kept.clear()
+
+    def _make(self, rows: int, words: bool) -> Texture:
+        return self._device.alloc_texture(rows * TEXTURE_WIDTH, words, "a texture operand")
