@@ -10,7 +10,7 @@ import json
 import logging
 import os
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, fields
+from dataclasses import dataclass, field, fields
 from pathlib import Path
 from typing import Any, TypeAlias
 
@@ -36,12 +36,14 @@ _NOT_SENT = ("optimized_path", "optimized", "external_data", "progress")
 @dataclass(frozen=True)
 class Artifact:
     """What a confined compilation gives: the optimised `.onnx` and the `.webrt` plan as bytes (None where not asked
-    for), the placement report, and the layers that were on. The plan satisfies `webrt.validate`."""
+    for), the placement report, the layers that were on, and what was done to the precision, if it was asked for. The
+    plan satisfies `webrt.validate`."""
 
     onnx: bytes | None
     plan: bytes | None
     placement: tuple[PlacedNode, ...]
     layers: tuple[Layer, ...]
+    precision: Mapping[str, Any] = field(default_factory=dict)
 
 
 def compile(
@@ -138,12 +140,15 @@ def _ready(worker: Worker, require: bool) -> tuple[Layer, ...]:
 
 
 def _request(worker: Worker, model: Bytes, options: CompileOptions, wants: Sequence[str]) -> None:
-    arrays = [(name, *_packed(array)) for name, array in options.known_inputs.items()]
-    known = [{"name": name, **spec} for name, spec, _ in arrays]
+    samples = [(name, *_packed(a)) for sample in options.precision.samples for name, a in sample.items()]
+    arrays = [(name, *_packed(array)) for name, array in options.known_inputs.items()] + samples
+    specs = [{"name": name, **spec} for name, spec, _ in arrays]
+    known, sampled = specs[: len(options.known_inputs)], specs[len(options.known_inputs) :]
+    precision = {**vars(options.precision), "samples": [len(sample) for sample in options.precision.samples]}
     plain = {f.name: getattr(options, f.name) for f in fields(options) if f.name not in _NOT_SENT}
     request = {
         **plain, "wants": list(wants), "known_inputs": known, "target": options.target.to_json(),
-        "disabled": sorted(options.disabled),
+        "disabled": sorted(options.disabled), "precision": precision, "samples": sampled,
     }  # fmt: skip
     worker.send("options", json.dumps(request).encode())
     for _, _, data in arrays:
@@ -186,8 +191,9 @@ def _artifact(found: Mapping[str, bytearray], wants: Sequence[str], layers: tupl
         if what not in found:
             raise SandboxError(f"the worker returned no {what}")
     try:
-        placement = tuple(PlacedNode(**entry) for entry in _parsed(found["done"], list))
-    except TypeError as e:
+        done = _parsed(found["done"], dict)
+        placement, precision = tuple(PlacedNode(**entry) for entry in done["placement"]), dict(done["precision"])
+    except (TypeError, KeyError, ValueError) as e:
         raise SandboxError(f"the worker returned a damaged placement report: {e}") from e
     if "plan" in found:
         try:
@@ -195,7 +201,7 @@ def _artifact(found: Mapping[str, bytearray], wants: Sequence[str], layers: tupl
         except PlanError as e:
             raise SandboxError(f"the worker returned a plan that breaks the rules: {e}") from e
     files = {what: bytes(found[what]) for what in wants}
-    return Artifact(files.get("onnx"), files.get("plan"), placement, layers)
+    return Artifact(files.get("onnx"), files.get("plan"), placement, layers, precision)
 
 
 def _error(payload: bytearray, limits: Limits) -> WebrtError:

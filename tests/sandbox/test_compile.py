@@ -228,10 +228,10 @@ def fake(*messages: tuple[str, bytes]) -> list[str]:
 @pytest.mark.parametrize(
     ("messages", "text"),
     [
-        ([("plan", b"nonsense"), ("done", b"[]")], "breaks the rules"),
-        ([("done", b"[]")], "returned no plan"),
+        ([("plan", b"nonsense"), ("done", b'{"placement": [], "precision": {}}')], "breaks the rules"),
+        ([("done", b'{"placement": [], "precision": {}}')], "returned no plan"),
         ([("plan", b""), ("done", b"{")], "no message"),
-        ([("plan", b""), ("done", b'[{"x": 1}]')], "damaged placement"),
+        ([("plan", b""), ("done", b'{"placement": [{"x": 1}], "precision": {}}')], "damaged placement"),
         ([("surprise", b"")], "nobody asked"),
         ([("onnx", b"")], "nobody asked"),
         ([("need", b'{"location": "x", "offset": -1}')], "cannot be"),

@@ -7,10 +7,11 @@ import contextlib
 import os
 import sys
 import tempfile
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
+from typing import Any, TypeAlias
 
-from webrt.cli import options
+from webrt.cli import options, precision
 from webrt.cli.progress import Bars
 from webrt.errors import WebrtError
 from webrt.plan import PlacedNode, atomic_file, save
@@ -19,8 +20,11 @@ EXAMPLES = """examples:
   webrt compile model.onnx                             writes ./model.webrt
   webrt compile model.onnx -o plan.webrt --onnx optimised.onnx
   webrt compile model.onnx --dim batch=1 --strict      one batch size; no node may run on the CPU
+  webrt compile model.onnx --weights int4              weights of 4 bits; --f16 and --int8 are other ways
+  webrt compile model.onnx --int8 --sample a.npz --sample b.npz -o small.onnx
   webrt compile model.onnx --known rate=16000          an input whose elements decide shapes; or a .npy file
   webrt compile stranger.onnx --require-sandbox        only where every layer of the sandbox is on"""
+Made: TypeAlias = tuple[Sequence[PlacedNode], Mapping[str, Any]]
 NOT_CONFINED = "Compiling without a sandbox: a flaw that a hostile model finds has all the rights of this account."
 
 
@@ -33,15 +37,14 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     )  # fmt: skip
     parser.add_argument("--onnx", type=Path, metavar="OUT.onnx", help="write the optimised model as well")
     options.add_compile_arguments(parser)
+    precision.add_arguments(parser)
     parser.add_argument(
         "--sandbox", action=argparse.BooleanOptionalAction, default=None,
         help="compile in a process that can only compute (default on Linux; elsewhere it lacks layers, see "
         "`webrt sandbox-status`). Without it, a flaw that a hostile model finds has all the rights of this account",
     )  # fmt: skip
     parser.add_argument("--require-sandbox", action="store_true", help="a layer that is missing is an error")
-    parser.add_argument(
-        "--memory-limit", type=_positive, metavar="GB", help="of the sandboxed process (default: 4.3)"
-    )
+    parser.add_argument("--memory-limit", type=_positive, metavar="GB", help="of the sandboxed process (default: 4.3)")
     parser.add_argument(
         "--time-limit", type=_positive, metavar="SECONDS", help="of the sandboxed process (default: 300)"
     )
@@ -54,15 +57,17 @@ def run(args: argparse.Namespace) -> int:
     if args.require_sandbox and args.sandbox is False:
         raise WebrtError("--require-sandbox and --no-sandbox contradict each other")
     with options.compiling(args.model):
-        placement = (_confined if confined else _here)(args, plan_path, onnx_path)
+        placement, told = (_confined if confined else _here)(args, plan_path, onnx_path)
     for path in (plan_path, onnx_path):
         if path:
             print(f"{path}: {path.stat().st_size / 1e6:.2f} MB")
     print(summary(placement))
+    for line in precision.lines(told):
+        print(line)
     return 0
 
 
-def _confined(args: argparse.Namespace, plan_path: Path | None, onnx_path: Path | None) -> Sequence[PlacedNode]:
+def _confined(args: argparse.Namespace, plan_path: Path | None, onnx_path: Path | None) -> Made:
     from webrt import sandbox
 
     standard = sandbox.Limits()
@@ -72,26 +77,27 @@ def _confined(args: argparse.Namespace, plan_path: Path | None, onnx_path: Path 
     )
     places = {what: path for what, path in (("plan", plan_path), ("onnx", onnx_path)) if path}
     made = sandbox.compile(
-        args.model, options.compile_options(args, Bars()), wants=tuple(places), limits=limits,
-        require=args.require_sandbox,
+        args.model, options.compile_options(args, Bars(), precision=precision.read(args)), wants=tuple(places),
+        limits=limits, require=args.require_sandbox,
     )  # fmt: skip
     with options.writing(" or ".join(map(str, places.values()))):
         for what, path in places.items():
             with atomic_file(path) as out:
                 out.write(getattr(made, what))
-    return made.placement
+    return made.placement, made.precision
 
 
-def _here(args: argparse.Namespace, plan_path: Path | None, onnx_path: Path | None) -> Sequence[PlacedNode]:
+def _here(args: argparse.Namespace, plan_path: Path | None, onnx_path: Path | None) -> Made:
     from webrt.compiler.compile import compile_model
 
     print(NOT_CONFINED, file=sys.stderr)
     with _arriving(onnx_path) as part:
-        plan = compile_model(args.model, options.compile_options(args, Bars(), optimized_path=part))
+        wanted = options.compile_options(args, Bars(), optimized_path=part, precision=precision.read(args))
+        plan = compile_model(args.model, wanted)
     if plan_path:
         with options.writing(str(plan_path)):
             save(plan, plan_path)
-    return plan.placement
+    return plan.placement, plan.meta.get("precision", {})
 
 
 def _positive(text: str) -> float:

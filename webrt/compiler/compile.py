@@ -15,7 +15,7 @@ from webrt import dims as D
 from webrt import dtypes as T
 from webrt.compiler import dump, emit, export, frontend, fuse, lower, memory, normalize, partition
 from webrt.compiler.infer import infer, is_variable, variables_for
-from webrt.compiler.options import CompileOptions
+from webrt.compiler.options import CompileOptions, Precision
 from webrt.compiler.partition import Demands, Placed
 from webrt.errors import InputError, NotConstant, PlacementError
 from webrt.ir import Graph, Value
@@ -93,11 +93,14 @@ def _front_half(
     _report(options, "normalize")
     wanted = normalize.normalize(graph, structural, options.runs, trace)
     structural -= {v.name for v in graph.values() if v.name in structural and not is_variable(v)}
+    _in_fewer_bits(graph, options, structural)
     _split_constants(graph)
     if options.optimized_path is not None:
         export.save_model(graph, options.optimized_path)
     if options.optimized is not None:
         options.optimized(export.to_bytes(graph))
+    if options.precision != Precision():
+        wanted |= normalize.normalize(graph, structural, options.runs, trace)
     _report(options, "partition")
     placed, demands = partition.partition(graph, options.providers, options.target, structural)
     if placed:
@@ -117,6 +120,16 @@ def _back_half(graph: Graph, placed: list[Placed], options: CompileOptions, stru
     _report(options, "emit")
     meta = {"overridable": [_describe(v) for v in graph.overridable], "structural": sorted(structural)}
     return emit.emit(graph, placed, items, assigned, options.target, structural, meta)
+
+
+def _in_fewer_bits(graph: Graph, options: CompileOptions, structural: set[str]) -> None:
+    """What `options.precision` asks for, before the optimised model is written: folding would undo the packing."""
+    if options.precision != Precision():
+        from webrt.compiler import precision
+
+        precision.apply(graph, options.precision)
+        normalize.remove_dead(graph)
+        infer(graph, structural)
 
 
 def _demand(value: Value, by_name: Mapping[str, Value], demands: Demands) -> None:

@@ -14,6 +14,21 @@ Level = Literal["disabled", "basic", "extended", "all"]
 
 
 @dataclass(frozen=True)
+class Precision:
+    """A model in fewer bits; by default nothing changes. `f16`: half precision, with f32 islands. `weights`: "int8" or
+    "int4", in blocks of `block` along k. `int8`: static quantisation, per channel, of Conv, MatMul and Gemm. `samples`
+    of the inputs (arrays by name): int8 needs them (`method`: "minmax", or "entropy", which cuts off rare extremes),
+    f16 finds its islands by them, and the difference of the first one's outputs is told."""
+
+    f16: bool = False
+    weights: Literal["", "int8", "int4"] = ""
+    block: int = 32
+    int8: bool = False
+    method: Literal["minmax", "entropy"] = "minmax"
+    samples: tuple[Mapping[str, Any], ...] = ()
+
+
+@dataclass(frozen=True)
 class PassRecord:
     """One run of a pass: nodes before and after (of an extended pass those with a kernel of their own), and seconds."""
 
@@ -31,7 +46,7 @@ class CompileOptions:
     `external_data`: bytes by location, for models given as bytes, or a function that reads them. `disabled`: names of
     passes. `assumed`: sizes, as text, that are taken to be 0 or not where conditions depend on them; None leaves such
     conditions to the CPU provider. `progress(stage, done, total)` is called as stages begin, and once with "done".
-    `passes` is told of each run of a pass."""
+    `passes` is told of each run of a pass. `precision`: in how few bits the model may be stored and computed."""
 
     level: Level = "all"
     providers: tuple[str, ...] = ("webgpu", "cpu")
@@ -46,6 +61,7 @@ class CompileOptions:
     assumed: Mapping[str, bool] | None = None
     progress: Callable[[str, int, int], None] | None = None
     passes: Callable[[PassRecord], None] | None = None
+    precision: Precision = Precision()
 
     def runs(self, name: str) -> bool:
         """Whether the pass `name` is on."""

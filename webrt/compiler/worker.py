@@ -2,8 +2,10 @@
 
 Imports everything, then locks itself, then reads the model. Messages on descriptors 0 and 1 (`webrt.confine.frames`):
 
-parent → worker   limits · options · array (one per known input) · model · then an answer to each need: data or error
-worker → parent   ready (the layers) · progress · need (external data) · onnx · plan · done (the placement) or error
+parent → worker   limits · options · array (one per known input, and per input of a sample) · model · then an answer to
+                  each need: data or error
+worker → parent   ready (the layers) · progress · need (external data) · onnx · plan · done (the placement, and what
+                  was done to the precision) or error
 """
 
 from __future__ import annotations
@@ -13,8 +15,9 @@ import json
 import os
 import sys
 import warnings
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import asdict
+from itertools import islice
 from typing import Any
 
 from webrt.confine import Limits, frames, lock
@@ -24,7 +27,8 @@ from webrt.errors import ExternalDataError, WebrtError
 LATE_MODULES = (
     "encodings.ascii", "encodings.idna", "encodings.latin_1", "encodings.unicode_escape", "encodings.utf_16",
     "google.protobuf.text_format", "ml_dtypes", "numpy.fft", "numpy.linalg", "numpy.random", "webrt.compiler.compile",
-    "webrt.compiler.control", "webrt.host.functions", "webrt.host.reference", "webrt.host.graph", "webrt.plan",
+    "webrt.compiler.control", "webrt.compiler.precision", "webrt.host.functions", "webrt.host.reference",
+    "webrt.host.graph", "webrt.plan",
 )  # fmt: skip
 
 
@@ -95,17 +99,19 @@ def _problem_of(source: int, sink: int) -> dict[str, Any] | None:
 def _compile(source: int, sink: int) -> None:
     from webrt import plan
     from webrt.compiler.compile import compile_model
-    from webrt.compiler.options import CompileOptions
+    from webrt.compiler.options import CompileOptions, Precision
     from webrt.target import Target
 
     request = json.loads(_expect(source, "options"))
     wants = request.pop("wants")
-    known = {spec["name"]: _array(spec, _expect(source, "array")) for spec in request.pop("known_inputs")}
+    known = _arrays(source, request.pop("known_inputs"))
+    precision, sampled = request.pop("precision"), iter(request.pop("samples"))
+    samples = tuple(_arrays(source, list(islice(sampled, count))) for count in precision["samples"])
     models: list[bytes] = []
     options = CompileOptions(
         **{**request, "providers": tuple(request["providers"]), "target": Target.from_json(request["target"])},
         known_inputs=known, optimized=models.append if "onnx" in wants else None,
-        external_data=_Parent(source, sink),
+        external_data=_Parent(source, sink), precision=Precision(**{**precision, "samples": samples}),
         progress=lambda *stage: frames.send(sink, "progress", [_json(stage)]),
     )  # fmt: skip
     made = compile_model(_expect(source, "model"), options)
@@ -113,7 +119,8 @@ def _compile(source: int, sink: int) -> None:
         frames.send(sink, "onnx", [models[-1]])
     if "plan" in wants:
         frames.send(sink, "plan", list(plan.dump_chunks(made)))
-    frames.send(sink, "done", [_json([asdict(p) for p in made.placement])])
+    done = {"placement": [asdict(p) for p in made.placement], "precision": made.meta.get("precision", {})}
+    frames.send(sink, "done", [_json(done)])
 
 
 class _Parent:
@@ -136,6 +143,10 @@ def _expect(source: int, tag: str) -> bytearray:
     if got != tag:
         raise frames.FrameError(f"{got!r} arrived where {tag!r} was expected")
     return payload
+
+
+def _arrays(source: int, specs: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
+    return {spec["name"]: _array(spec, _expect(source, "array")) for spec in specs}
 
 
 def _array(spec: Mapping[str, Any], payload: bytearray) -> Any:

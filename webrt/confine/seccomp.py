@@ -32,6 +32,7 @@ REFUSED: _Numbers = {
     "faccessat2": (439, 439), "readlink": (89, None), "readlinkat": (267, 78), "getcwd": (79, 17),
     "getdents64": (217, 61), "ioctl": (16, 29), "fcntl": (72, 25), "dup": (32, 23), "poll": (7, None),
     "ppoll": (271, 73), "pselect6": (270, 72), "prctl": (157, 167), "prlimit64": (302, 261), "getrlimit": (97, 163),
+    "mbind": (237, 235),
 }  # fmt: skip
 # Only without PROT_EXEC: no code arrives after the lock.
 _MAPPING: _Numbers = {"mmap": (9, 222), "mprotect": (10, 226)}

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -89,10 +89,12 @@ class GraphRunner:
         inputs: Sequence[HostValue] | Mapping[str, HostValue],
         outer: Mapping[str, HostValue] | None = None,
         fetch: Sequence[str] | None = None,
+        observe: Callable[[str, HostValue], None] | None = None,
     ) -> list[HostValue]:
         """The values of `fetch` (the graph's outputs by default; any name inside the graph is allowed).
 
-        `inputs` by position or by name; an input that is also an initializer may be left out.
+        `inputs` by position or by name; an input that is also an initializer may be left out. `observe` is told of each
+        value that a node makes.
         """
         names = self.outputs if fetch is None else tuple(fetch)
         keep = frozenset(names)
@@ -106,6 +108,8 @@ class GraphRunner:
             for name, value in zip(step.outputs, step.node.run(values, scope)):
                 if name:
                     env[name] = value
+                    if observe is not None:
+                        observe(name, value)
             for name in step.dead:
                 if name not in keep:
                     env.pop(name, None)
