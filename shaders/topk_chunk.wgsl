@@ -1,4 +1,4 @@
-//! bindings x out:w
+//! bindings x * out:w
 //! params n length chunk k *
 //! consts ONE
 //! fns row_base row_at key before

@@ -1,4 +1,4 @@
-//! bindings x sorted out:w
+//! bindings x * sorted out:w
 //! params n length chunk k *
 //! fns row_base row_at key before
 //! use index

@@ -38,6 +38,9 @@ MAX_HEADER = 100_000_000
 TEXTURE_WIDTH = 1024
 """Texels of a row of a texture operand: texel t, elements 4t … 4t+3, is at (t % 1024, t // 1024)."""
 
+DRAWN = "in:[0]"
+"""The variable that each run binds to a random word of 32 bits: the seed of operators that have none."""
+
 Place: TypeAlias = tuple[str, int]
 Bytes: TypeAlias = bytes | bytearray | memoryview
 

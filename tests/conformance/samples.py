@@ -30,10 +30,10 @@ _VERSIONS: Mapping[int, str] = {
     7: "And Or Xor",
     9: "Shrink",
     10: "ConvInteger MatMulInteger QLinearConv Upsample",
-    11: "DynamicQuantizeLinear Scatter",
-    13: "Abs ArgMax ArgMin Ceil Clip Concat Erf Exp Expand Floor Gather GatherElements GatherND Gemm Greater Hardmax "
-    "LRN Less Log LogSoftmax MatMul Max Mean MeanVarianceNormalization Min Neg Reciprocal ReduceSum Sigmoid Sign Slice "
-    "Softmax Sqrt Sum Tanh Tile",
+    11: "DynamicQuantizeLinear NonMaxSuppression Scatter",
+    13: "Abs ArgMax ArgMin Ceil Clip Concat Erf Exp Expand Floor Gather GatherElements GatherND Gemm Greater "
+    "Hardmax LRN Less Log LogSoftmax MatMul Max Mean MeanVarianceNormalization Min Neg NonZero Reciprocal "
+    "ReduceSum Sigmoid Sign Slice Softmax Sqrt Sum Tanh Tile",
     14: "Add CumSum Div Mul Relu Sub Trilu",
     15: "BatchNormalization Pow",
     16: "GreaterOrEqual LeakyRelu LessOrEqual PRelu Where",
@@ -43,17 +43,18 @@ _VERSIONS: Mapping[int, str] = {
     19: "Equal Resize",
     20: "AffineGrid DFT Gelu IsInf IsNaN ReduceMax ReduceMin",
     21: "GroupNormalization QLinearMatMul",
-    22: "Acos Acosh Asin Asinh Atan Atanh AveragePool Conv ConvTranspose Cos Cosh DeformConv Det Dropout Elu EyeLike "
-    "GRU GlobalAveragePool GlobalLpPool GlobalMaxPool GridSample HardSigmoid HardSwish InstanceNormalization LSTM "
-    "LpNormalization LpPool MaxPool MaxRoiPool MaxUnpool Mish RNN RoiAlign Round Selu Sin Sinh "
-    "Softplus Softsign Tan ThresholdedRelu",
+    22: "Acos Acosh Asin Asinh Atan Atanh AveragePool Bernoulli Conv ConvTranspose Cos Cosh DeformConv Det "
+    "Dropout Elu EyeLike GRU GlobalAveragePool GlobalLpPool GlobalMaxPool GridSample HardSigmoid HardSwish "
+    "InstanceNormalization LSTM LpNormalization LpPool MaxPool MaxRoiPool MaxUnpool Mish Multinomial RNN "
+    "RandomNormal RandomNormalLike RandomUniform RandomUniformLike RoiAlign Round Selu Sin Sinh Softplus Softsign "
+    "Tan ThresholdedRelu",
     23: "RMSNormalization RotaryEmbedding",
     24: "Swish TensorScatter TopK",
     25: "CastLike ConstantOfShape Flatten Identity Pad Reshape Shape Size Squeeze Transpose Unsqueeze",
     26: "BitCast CumProd",
     27: "Range",
-    28: "BitShift Cast Celu DepthToSpace DequantizeLinear Einsum Mod OneHot QuantizeLinear ReduceLogSum "
-    "ReduceLogSumExp ReverseSequence SpaceToDepth",
+    28: "BitShift Cast Celu Compress DepthToSpace DequantizeLinear Einsum Mod OneHot QuantizeLinear ReduceLogSum "
+    "ReduceLogSumExp ReverseSequence SpaceToDepth Unique",
 }
 VERSIONS: Mapping[str, int] = {name: version for version, names in _VERSIONS.items() for name in names.split()}
 

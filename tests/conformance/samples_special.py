@@ -7,10 +7,11 @@ from collections.abc import Iterator
 import numpy as np
 from onnx import TensorProto
 
-from tests.conformance.samples_data import Sample, f32, i64, real, s, scalar, unit
+from tests.conformance.samples_data import Sample, boolean, f32, i64, integers, real, s, scalar, unit
 
 MS = "com.microsoft"
 LACKS_DFT = "DFT of another axis, length or opset"
+LACKS_22 = "no kernel for the schema of opset 22"
 LACKS_STFT = "window and frame length of other types"
 
 
@@ -20,6 +21,8 @@ def samples() -> Iterator[Sample]:
     yield from _regions()
     yield from _caches()
     yield from _heads()
+    yield from _selections()
+    yield from _random()
 
 
 def _transforms() -> Iterator[Sample]:
@@ -75,3 +78,31 @@ def _heads() -> Iterator[Sample]:
     yield s("Attention", x, w, real(72) / 4, np.array([3, 4], np.int32), const=[1, 2], **free)
     yield s("Attention", x, w, real(72) / 4, None, real(2, 2, 3, 5, 8) / 4, const=[1, 2], outputs=2,
             unidirectional=1, **free)  # fmt: skip
+
+
+def _selections() -> Iterator[Sample]:
+    few = integers(3, 4, low=0, high=2).astype(np.float32)
+    yield s("NonZero", few, since=9)
+    yield s("Compress", few, boolean(3), since=9, axis=0)
+    yield s("Compress", few, boolean(10), since=9)
+    for ordered in (0, 1):
+        yield s("Unique", integers(20, low=0, high=6).astype(np.float32), since=11, outputs=4, sorted=ordered)
+        yield s("Unique", integers(5, 3, low=0, high=2).astype(np.float32), since=11, outputs=4, sorted=ordered, axis=0,
+                symbolic=False)  # fmt: skip
+    yield s("Unique", integers(20, low=0, high=6).astype(np.float32), outputs=3, domain=MS)
+    boxes, scores = unit(2, 9, 4), np.arange(54, dtype=np.float32).reshape(2, 3, 9)[..., ::-1] % 7 + unit(2, 3, 9) / 64
+    numbers = [scalar(4, np.int64), scalar(0.5), scalar(0.25)]
+    yield s("NonMaxSuppression", boxes, scores, *numbers, since=10, const=[2])
+    yield s("NonMaxSuppression", boxes, scores, *numbers, since=10, const=[2], center_point_box=1)
+
+
+def _random() -> Iterator[Sample]:
+    """Forms whose result is certain."""
+    for name, same in (("RandomUniform", {"low": 2.5, "high": 2.5}), ("RandomNormal", {"mean": 2.5, "scale": 1e-30})):
+        yield s(name, shape=[2, 3], lacks=LACKS_22, **same)
+        yield s(name, shape=[2, 3], seed=1.0, dtype=TensorProto.FLOAT16, lacks=LACKS_22, **same)
+        yield s(f"{name}Like", real(2, 3), dtype=TensorProto.FLOAT, lacks=LACKS_22, **same)
+    yield s("Bernoulli", boolean(2, 9).astype(np.float32), since=15, lacks=LACKS_22)
+    yield s("Bernoulli", boolean(2, 9).astype(np.float32), since=15, dtype=TensorProto.INT64, lacks=LACKS_22)
+    yield s("Multinomial", f32(-200, 0, -200, 0, -200, -200).reshape(2, 3), sample_size=4, lacks=LACKS_22)
+    yield s("Dropout", real(2, 3), scalar(0), scalar(True, np.bool_), since=13, outputs=2, lacks=LACKS_22)

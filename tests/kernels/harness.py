@@ -4,12 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Collection, Mapping, Sequence
 from functools import lru_cache
-from typing import Any
+from typing import Any, TypedDict, Unpack
 
 import numpy as np
 import onnx
 from onnx import helper
 
+from tests.ort import onnxruntime_result
 from tests.tolerance import close
 from webrt import schemas
 from webrt.compiler.compile import CompileOptions, compile_model
@@ -27,19 +28,24 @@ def device() -> NativeDevice:
     return NativeDevice()
 
 
+class Form(TypedDict, total=False):
+    """How a node stands in its model. Inputs of the indices in `constants` (axes, shapes, weights) are initializers;
+    `outputs`: how many (default 1), or which are wanted."""
+
+    opset: int
+    domain: str
+    outputs: int | Sequence[bool]
+    constants: Collection[int]
+
+
 def node_model(
-    op: str,
-    inputs: Sequence[Array | None],
-    attrs: Mapping[str, Any] | None = None,
-    *,
-    opset: int = 20,
-    domain: str = "",
-    outputs: int | Sequence[bool] = 1,
-    constants: Collection[int] = (),
-    symbolic: bool | Collection[int] = False,
-) -> tuple[onnx.ModelProto, dict[str, Array]]:
-    """A model of one node and its feeds. Inputs named in `constants` become initializers; None is an absent input;
-    `symbolic` gives the dims of all (or of these) other inputs names. `outputs`: how many, or which are wanted."""
+    op: str, inputs: Sequence[Array | None], attrs: Mapping[str, Any] | None = None, *,
+    symbolic: bool | Collection[int] = False, **form: Unpack[Form],
+) -> tuple[onnx.ModelProto, dict[str, Array]]:  # fmt: skip
+    """A model of one node and its feeds. None is an absent input; `symbolic` gives the dims of all (or of these) inputs
+    that are fed names."""
+    opset, domain, constants = form.get("opset", 20), form.get("domain", ""), form.get("constants", ())
+    outputs = form.get("outputs", 1)
     names = ["" if x is None else f"x{i}" for i, x in enumerate(inputs)]
     wanted = [True] * outputs if isinstance(outputs, int) else list(outputs)
     out_names = [f"y{i}" if w else "" for i, w in enumerate(wanted)]
@@ -59,15 +65,29 @@ def node_model(
     graph = helper.make_graph([node], "one_node", infos, results, initializers)
     opsets = [helper.make_opsetid("", opset)] + ([helper.make_opsetid(domain, 1)] if domain else [])
     model = helper.make_model(graph, opset_imports=opsets, ir_version=10)
-    schemas.register()
+    _type_outputs(model, out_names)
+    return model, feeds
+
+
+def _type_outputs(model: onnx.ModelProto, names: Sequence[str]) -> None:
+    """The only type that the schema allows; else what onnx infers; else the type of the first input."""
+    node, first = model.graph.node[0], model.graph.input[0].type if model.graph.input else onnx.TypeProto()
+    opset = next(o.version for o in model.opset_import if o.domain == node.domain)
+    schema = schemas.get_schema(node.op_type, opset, node.domain)
     typed = {o.name: o.type for o in onnx.shape_inference.infer_shapes(model).graph.output}
     for result in model.graph.output:
         result.type.CopyFrom(typed[result.name])
-        if not result.type.WhichOneof("value"):  # onnx infers nothing for some operators, GroupNormalization for one
-            result.type.tensor_type.elem_type = infos[0].type.tensor_type.elem_type
+        kinds = schema.outputs[min(names.index(result.name), len(schema.outputs) - 1)].types if schema else set()
+        only = _CODES.get(next(iter(kinds))) if len(kinds) == 1 else None
+        if only is not None:
+            result.type.tensor_type.elem_type = only
+        elif not result.type.WhichOneof("value"):  # onnx infers nothing for some operators, GroupNormalization for one
+            result.type.tensor_type.elem_type = first.tensor_type.elem_type
         if result.type.HasField("tensor_type"):
             result.type.tensor_type.shape.SetInParent()
-    return model, feeds
+
+
+_CODES = {f"tensor({name.lower()})": code for name, code in onnx.TensorProto.DataType.items()}
 
 
 def run_native(model: onnx.ModelProto, feeds: Mapping[str, Array], **options: Any) -> tuple[list[Array], Plan]:
@@ -79,48 +99,26 @@ def run_native(model: onnx.ModelProto, feeds: Mapping[str, Array], **options: An
 
 def oracle(model: onnx.ModelProto, feeds: Mapping[str, Array]) -> list[Array]:
     """onnxruntime's CPU provider; webrt's host provider where onnxruntime lacks the operator or the type."""
-    import onnxruntime as ort
-
-    options = ort.SessionOptions()
-    options.log_severity_level = 4
-    options.graph_optimization_level = ort.GraphOptimizationLevel.ORT_DISABLE_ALL
-    try:
-        typed = onnx.shape_inference.infer_shapes(model)
-        session = ort.InferenceSession(typed.SerializeToString(), options, providers=["CPUExecutionProvider"])
-        return [np.asarray(x) for x in session.run(None, dict(feeds))]
-    except Exception:
-        return [np.asarray(x) for x in run_model(model, dict(feeds)).values()]
+    got = onnxruntime_result(model, feeds)
+    return got if isinstance(got, list) else [np.asarray(x) for x in run_model(model, dict(feeds)).values()]
 
 
 def check_node(
-    op: str,
-    inputs: Sequence[Array | None],
-    attrs: Mapping[str, Any] | None = None,
-    *,
-    opset: int = 20,
-    domain: str = "",
-    outputs: int | Sequence[bool] = 1,
-    constants: Collection[int] = (),
-    expected: Sequence[Array] | None = None,
-    on_device: bool = True,
-    symbolic: bool | Collection[int] = True,
-    rtol: float | None = None,
-    atol: float | None = None,
-) -> Plan:
+    op: str, inputs: Sequence[Array | None], attrs: Mapping[str, Any] | None = None, *,
+    expected: Sequence[Array] | None = None, on_device: bool = True, symbolic: bool | Collection[int] = True,
+    rtol: float | None = None, atol: float | None = None, **form: Unpack[Form],
+) -> Plan:  # fmt: skip
     """Runs one node with static sizes and, unless `symbolic` is False, with all sizes (or those of some inputs) free.
 
-    `constants`: indices of inputs that are initializers (axes, shapes, weights). `on_device`: no host step may remain.
-    Returns the plan with static sizes.
+    `on_device`: no host step may remain. Returns the plan with static sizes.
     """
     first: Plan | None = None
     for free in (False, symbolic) if symbolic else (False,):
-        model, feeds = node_model(
-            op, inputs, attrs, opset=opset, domain=domain, outputs=outputs, constants=constants, symbolic=free
-        )
+        model, feeds = node_model(op, inputs, attrs, symbolic=free, **form)
         want = list(expected) if expected is not None else oracle(model, feeds)
         got, plan = run_native(model, feeds)
         first = first or plan
-        what = f"{op} (opset {opset}, {'symbolic' if free else 'static'})"
+        what = f"{op} ({form}, {'symbolic' if free else 'static'})"
         if on_device:
             assert not plan.host_steps, f"{what}: on the CPU: {[p.reason for p in plan.placement if p.how == 'host']}"
         assert len(got) == len(want), what

@@ -6,6 +6,9 @@ import { resolve } from "./dims.js";
 import { segmentsOf } from "./segments.js";
 import { scheduleOf } from "./textures.js";
 
+/** The variable that each run binds to a random word: the seed of operators that have none. */
+export const DRAWN = "in:[0]";
+
 export const SKIP = { groups: [], numbers: [] };
 
 /** A step's node for people. */
@@ -44,6 +47,7 @@ export class Resolver {
     dispatches.forEach((s) => this.#checkConstants(s));
     plan.slots.forEach((s, i) => typeof s.size === "number" && this.#slot(s, i, []));
     this.segments = segmentsOf(plan);
+    this.draws = plan.dims.some(([op, name]) => op === "var" && name === DRAWN);
   }
 
   /** Where an error belongs: the node and operator of a step. */

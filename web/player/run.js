@@ -5,7 +5,7 @@ import { Sizes, declared, resolve } from "./dims.js";
 import {
   GpuTensor, bytesOf, checkNames, chooseLocations, chooseOutputs, copyOf, hostValue, isOnGpu, ofIntegers, typed,
 } from "./feeds.js";
-import { SKIP } from "./resolve.js";
+import { DRAWN, SKIP } from "./resolve.js";
 
 export class Run {
   #host = new Map(); // what was fed or made on the host: name → { dtype, dims, data }
@@ -21,6 +21,7 @@ export class Run {
     this.outputs = chooseOutputs(this.plan, names);
     this.onGpu = chooseLocations(this.outputs, location);
     this.sizes = new Sizes(this.plan, session.evaluated);
+    if (session.resolver.draws) this.sizes.known.set(DRAWN, crypto.getRandomValues(new Uint32Array(1))[0]);
   }
 
   /** The outputs by name. */

@@ -75,7 +75,7 @@ class _Emitter:
     ) -> None:
         """Raises ShapeError where a step's sizes depend on a variable that neither an input nor a step before gives."""
         known = _Known(self.table.program)
-        known.add(set[str]().union(*map(self._binds, inputs)))
+        known.add({P.DRAWN}.union(*map(self._binds, inputs)))
         for step in steps:
             sizes: list[DimRef] = []
             unread: list[DimRef] = []

@@ -27,11 +27,11 @@ def late_size(n: Node, axis: int) -> Dim:
 
 def compact(
     b: Builder, size: Dim, length: Dim, keep: str, reads: Mapping[str, Operand], *,
-    params: Params | None = None, fns: Sequence[str] = (), use: Sequence[str] = (),
+    params: Params | None = None, fns: Sequence[str] = (), use: Sequence[str] = (), known: bool = False,
 ) -> Value:  # fmt: skip
     """The numbers i below `length` for which `keep`, the body of `fn keep(i: u32) -> bool`, holds, in order: uint32.
 
-    Their count is read back as `size`, a variable."""
+    Their count is read back as `size`, a variable, unless that is `known`."""
     b.check(D.lt(length, MAX_LENGTH), f"a selection from more than {MAX_LENGTH} elements")
     parts, chunk = split(1, length) or (1, length)
     words: dict[str, Dim | float] = {"length": length, "parts": parts, "chunk": chunk, **(params or {})}
@@ -43,11 +43,12 @@ for (var r = i * p.chunk; r < end; r += 1u) { count += select(0, 1, keep(r)); }
 return count;"""
     b.map(totals, text, reads=reads, params=words, fns=functions, use=use, name="count_part")
     count = totals
-    if parts != 1:
+    if parts != 1 and not known:
         count = b.temp(T.I32, (1,))
         text = "var count = 0;\nfor (var k = 0u; k < p.parts; k += 1u) { count += load_part(k); }\nreturn count;"
         b.map(count, text, reads={"part": totals}, params={"parts": parts}, name="count")
-    b.read_back(count, size)
+    if not known:
+        b.read_back(count, size)
     kept = b.temp(T.U32, (size,))
     variant = Variant("compact", grid(parts), fns=functions, use=use)
     b.launch(variant, reads={**reads, "part": totals}, writes={"out": kept}, params=words, name="compact")
@@ -61,8 +62,11 @@ def _non_zero_shape(n: Node) -> list[Info]:
 @op("NonZero", since=9, shape=_non_zero_shape)
 def non_zero(n: Node, b: Builder) -> None:
     x, (_, size) = n.input(0), n.output().known_shape
-    zero = {"vec2<u32>": "any(load_x(i) != vec2<u32>())", "bool": "load_x(i)"}
-    keep = zero.get(element_type(x).wgsl, "load_x(i) != X()")
+    texts = {
+        "vec2<u32>": "any(load_x(i) != vec2<u32>())", "bool": "load_x(i)",
+        "f32": "(bitcast<u32>(load_x(i)) & 0x7fffffffu) != 0u",  # NaN is not 0, whatever a device makes of NaN != 0
+    }  # fmt: skip
+    keep = texts.get(element_type(x).wgsl, "load_x(i) != X()")
     kept = compact(b, size, x.elements, f"return {keep};", {"x": x})
     params: dict[str, Dim | float] = {"count": size}
     lines = ["let axis = i / p.count;", "let at = load_kept(i % p.count);"]
@@ -90,10 +94,7 @@ def compress(n: Node, b: Builder) -> None:
     axis = n.attr("axis")
     at = normalize_axis(int(axis), x.rank) if axis is not None else 0
     shape = x.known_shape if axis is not None else (x.elements,)
-    length = condition.elements
-    b.check(
-        D.lt(length, D.add(shape[at], 1)), f"Compress {n.name!r}: {length} conditions for an axis of size {shape[at]}"
-    )
+    length = D.minimum(condition.elements, shape[at])
     size = n.output().known_shape[at]
     kept = compact(b, size, length, "return load_condition(i);", {"condition": condition})
     text = "let row = (t / p.count) * p.size + load_indices(t % p.count);"

@@ -7,12 +7,14 @@ number of stages would have to be known before the run. Equal elements keep thei
 
 from __future__ import annotations
 
+from collections.abc import Mapping, Sequence
+
 from webrt import dims as D
 from webrt import dtypes as T
 from webrt.dims import Dim
 from webrt.dtypes import DType
 from webrt.ir import Node, Value
-from webrt.lowering import Builder, Info, Variant, grid, normalize_axis, op, require
+from webrt.lowering import Builder, Info, Operand, Variant, grid, normalize_axis, op, require
 from webrt.ops.rows import Rows
 
 CHUNK = 256
@@ -43,26 +45,30 @@ def top_k(n: Node, b: Builder) -> None:
     b.check(D.lt(-1, k), "TopK with a negative k")
     b.check(D.lt(rows.length, MAX_LENGTH), f"TopK along more than {MAX_LENGTH} elements")
     order = b.temp(T.U32, (rows.count, k))
-    _order(b, order, x, rows, k, bool(n.attr("largest", 1)))
+    use = ("nan",) if x.dtype in T.FLOATS else ()
+    order_rows(b, order, {"x": x}, rows, k, keys(x.dtype, bool(n.attr("largest", 1))), use)
     kept = Rows.of([k if a == axis else d for a, d in enumerate(x.known_shape)], [axis])
     _write(b, n, order, x, rows, kept, k)
 
 
-def _order(b: Builder, order: Value, x: Value, rows: Rows, k: Dim, largest: bool) -> None:
-    """order[row, j]: which element of the row comes at place j < k."""
+def order_rows(
+    b: Builder, order: Value, reads: Mapping[str, Operand], rows: Rows, k: Dim, fns: Sequence[str],
+    use: Sequence[str] = (), params: Mapping[str, Dim | float] | None = None,
+) -> None:  # fmt: skip
+    """order[row, j]: which element of the row (of `reads["x"]`) comes at place j < k, by the functions of `keys`."""
     chunk = D.maximum(CHUNK, D.ceildiv(rows.length, MAX_CHUNKS))
     chunks = D.ceildiv(rows.length, chunk)
     total = D.mul(rows.count, rows.length)
-    params: dict[str, Dim] = {"n": total, **rows.params(), "chunk": chunk, "k": k}
-    fns, use = [*rows.walk(), *_keys(x.dtype, largest)], ("nan",) if x.dtype in T.FLOATS else ()
+    words: dict[str, Dim | float] = {"n": total, **rows.params(), "chunk": chunk, "k": k, **(params or {})}
+    fns = [*rows.walk(), *fns]
     one = isinstance(chunks, int) and chunks <= 1
     sorted_chunks = order if one else b.temp(T.U32, (rows.count, rows.length))
     variant = Variant("topk_chunk", grid(total), consts={"ONE": one}, fns=fns, use=use)
-    b.launch(variant, reads={"x": x}, writes={"out": sorted_chunks}, params=params, name="topk_chunk")
+    b.launch(variant, reads=reads, writes={"out": sorted_chunks}, params=words, name="topk_chunk")
     if not one:
         b.launch(
             Variant("topk_merge", grid(total), fns=fns, use=use),
-            reads={"x": x, "sorted": sorted_chunks}, writes={"out": order}, params=params, name="topk_merge",
+            reads={**reads, "sorted": sorted_chunks}, writes={"out": order}, params=words, name="topk_merge",
         )  # fmt: skip
 
 
@@ -79,20 +85,23 @@ def _write(b: Builder, n: Node, order: Value, x: Value, rows: Rows, kept: Rows, 
         b.map(n.output(1), text, reads={"order": order}, params=params, fns=fns, name="topk_indices")
 
 
-def _keys(dtype: DType | None, largest: bool) -> list[str]:
+def keys(dtype: DType | None, largest: bool) -> list[str]:
     """`key(v)`: unsigned words in the order of the elements; `before(a, c)`: whether key a comes before key c."""
-    if dtype in T.INTS64:
-        flip = "vec2<u32>(v.x, v.y ^ 0x80000000u)" if dtype == T.I64 else "v"
-        word, less = "vec2<u32>", "u64_lt({}, {})"
-    else:
-        flip = {"f32": _FLOAT_KEY, "i32": "bitcast<u32>(v) ^ 0x80000000u"}.get(dtype.wgsl if dtype else "", "v")
-        word, less = "u32", "{} < {}"
-    text = less.format("c", "a") if largest else less.format("a", "c")
+    word, text, less = key_parts(dtype)
+    compared = less.format("c", "a") if largest else less.format("a", "c")
     return [
         f"alias Key = {word};",
-        f"fn key(v: X) -> Key {{ return {flip}; }}",
-        f"fn before(a: Key, c: Key) -> bool {{ return {text}; }}",
+        f"fn key(v: X) -> Key {{ return {text}; }}",
+        f"fn before(a: Key, c: Key) -> bool {{ return {compared}; }}",
     ]
+
+
+def key_parts(dtype: DType | None) -> tuple[str, str, str]:
+    """The type of an element's key, the key of `v`, and the text that compares two."""
+    if dtype in T.INTS64:
+        return "vec2<u32>", "vec2<u32>(v.x, v.y ^ 0x80000000u)" if dtype == T.I64 else "v", "u64_lt({}, {})"
+    texts = {"f32": _FLOAT_KEY, "i32": "bitcast<u32>(v) ^ 0x80000000u", "bool": "select(0u, 1u, v)"}
+    return "u32", texts.get(dtype.wgsl if dtype else "", "v"), "{} < {}"
 
 
 _FLOAT_KEY = """select(

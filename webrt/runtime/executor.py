@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import math
+import secrets
 from collections.abc import Iterable, Mapping, Sequence
 from contextlib import nullcontext
 from typing import TYPE_CHECKING, Any
 
 from webrt.dtypes import BY_NAME, DType
 from webrt.errors import PlanError, ShapeError, WebrtError
-from webrt.plan import Copy, Dispatch, HostStep, Read, ValueInfo
+from webrt.plan import DRAWN, Copy, Dispatch, HostStep, Read, ValueInfo
 from webrt.runtime import tensor as T
 from webrt.runtime.device import Buffer, Command, Fill, Launch, Range, Resource, Texture, Transfer, padded
 from webrt.runtime.feeds import bind_host, choose_locations, choose_outputs, take
@@ -40,6 +41,8 @@ class Run:
         self.outputs = choose_outputs(self.plan, names)
         self.on_device = choose_locations(self.outputs, location)
         self.sizes = Sizes(self.plan, session.evaluated)
+        if session.resolver.draws:
+            self.sizes.known[DRAWN] = secrets.randbits(32)
         self.host: dict[str, HostValue] = {}
         self.external: dict[int, Buffer] = {}
         self.pending: list[Command] = []

@@ -9,7 +9,7 @@ from typing import NamedTuple
 
 from webrt.dims import DimRef, resolve
 from webrt.errors import InputError, PlanError, TargetError
-from webrt.plan import Copy, Dispatch, HostStep, Place, Plan, Read, Step
+from webrt.plan import DRAWN, Copy, Dispatch, HostStep, Place, Plan, Read, Step
 from webrt.runtime.choose import Choices
 from webrt.runtime.device import Buffer, Command, Layout, padded
 from webrt.runtime.segments import Segment, segments
@@ -77,7 +77,7 @@ class Resolver:
 
     `target` has lower limits than the device where the plan was made for less than WebGPU guarantees. `bound` are the
     slots that kernels bind whole, `constants` those that steps read in buffers, `contents` what is read of constants
-    through textures."""
+    through textures. `draws`: whether each run needs a random word."""
 
     def __init__(self, plan: Plan, target: Target) -> None:
         self.plan, self.target = plan, _lowered(plan, target)
@@ -87,6 +87,7 @@ class Resolver:
         others = [s for s in plan.steps if not isinstance(s, Dispatch)]
         self.constants |= {index for s in others for (kind, index), _ in places(s) if kind == "c"}
         self.segments = segments(plan)
+        self.draws = ["var", DRAWN] in plan.dims
         dispatches = [s for s in plan.steps if isinstance(s, Dispatch)]
         self.bound = {p[1] for s in dispatches for p, _, _, size in s.bindings if p[0] == "s" and not size}
         for step in dispatches:
