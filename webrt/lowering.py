@@ -212,13 +212,15 @@ class Elementwise:
 
 
 class Builder:
-    """Collects the device steps of one node; `elementwise` says which of them are plain formulas."""
+    """Collects the device steps of one node; `elementwise` says which of them are plain formulas, `moves` which values
+    are a `View` of another one (out, source, view)."""
 
     def __init__(self, target: Target = BASE, prefix: str = "") -> None:
         self.target = target
         self.steps: list[Lowered] = []
         self.checks: list[tuple[Dim, str]] = []
         self.elementwise: list[Elementwise] = []
+        self.moves: list[tuple[Value, Operand, Any]] = []
         self._prefix, self._count = prefix, 0
 
     def temp(self, dtype: DType, shape: Sequence[Dim]) -> Value:

@@ -6,22 +6,20 @@ others say that they are computed there. Nothing that another node, the graph's 
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import replace
 
-from webrt import dtypes as T
+from webrt.compiler.attention import fuse_attention
 from webrt.compiler.dump import Trace
+from webrt.compiler.groups import grow, steps_of, stored
 from webrt.compiler.lines import Lines
 from webrt.compiler.norms import fuse_norms
 from webrt.compiler.partition import Placed
 from webrt.errors import UnsupportedOp, UnsupportedType
 from webrt.ir import Graph, Value
-from webrt.lowering import Builder, Elementwise
+from webrt.lowering import Builder
 from webrt.ops.composed import HEADS, epilogue_steps, launch_steps
 from webrt.target import Target
-
-MAX_STEPS = 32
-"""Formulas in one kernel: pipelines with longer texts take long to make."""
 
 Pass = Callable[[Lines], None]
 
@@ -50,6 +48,7 @@ def fuse_epilogues(lines: Lines) -> None:
 
 PASSES: tuple[tuple[str, Pass], ...] = (
     ("fuse_norms", fuse_norms),
+    ("fuse_attention", fuse_attention),
     ("fuse_epilogues", fuse_epilogues),
     ("fuse_elementwise", fuse_elementwise),
 )
@@ -61,7 +60,7 @@ def _groups(lines: Lines, heads: bool) -> None:
         root = lines.formula(last)
         if root is None:
             continue
-        members = _grow(lines, last, root)
+        members = grow(lines, last, root)
         head = _head(lines, members, root.out) if heads else None
         if head is not None:
             _merge_with_head(lines, members, head)
@@ -69,26 +68,9 @@ def _groups(lines: Lines, heads: bool) -> None:
             _merge(lines, members)
 
 
-def _grow(lines: Lines, last: int, root: Elementwise) -> list[int]:
-    """Lines, in order, whose formulas line `last` can take in: of its shape, and read by none but it and each other."""
-    room = lines.target.limit("maxStorageBuffersPerShaderStage") - 1
-    members = {last}
-    waiting = sorted({lines.maker[v] for v in root.operands.values() if v in lines.maker})
-    while waiting and len(members) < MAX_STEPS:
-        i = waiting.pop()
-        step = lines.formula(i)
-        if step is None or i in members or not _fits(step, root.out) or not lines.only_for(step.out, members):
-            continue
-        if len(_stored(lines, members | {i})) > room:
-            continue
-        members.add(i)
-        waiting = sorted({*waiting, *(lines.maker[v] for v in step.operands.values() if v in lines.maker)})
-    return sorted(members)
-
-
 def _head(lines: Lines, members: Sequence[int], out: Value) -> int | None:
     """The last line that makes a tensor of out's type and shape for these members alone, and can end with a formula."""
-    made = {v: lines.maker[v] for v in _stored(lines, members) if v in lines.maker}
+    made = {v: lines.maker[v] for v in stored(lines, members) if v in lines.maker}
     fitting = [
         i
         for v, i in made.items()
@@ -102,7 +84,7 @@ def _head(lines: Lines, members: Sequence[int], out: Value) -> int | None:
 
 
 def _merge(lines: Lines, members: Sequence[int]) -> None:
-    steps, last = _steps(lines, members), members[-1]
+    steps, last = steps_of(lines, members), members[-1]
     builder = Builder(lines.target, f"{last}.fused")
     try:
         launch_steps(builder, steps[-1].out, steps, "elementwise")
@@ -112,7 +94,7 @@ def _merge(lines: Lines, members: Sequence[int]) -> None:
 
 
 def _merge_with_head(lines: Lines, members: Sequence[int], head: int) -> None:
-    steps, last, node = _steps(lines, members), members[-1], lines.placed[head].node
+    steps, last, node = steps_of(lines, members), members[-1], lines.placed[head].node
     builder = Builder(lines.target, f"{last}.{node.op_type}")
     try:
         epilogue = epilogue_steps(steps, node.output(0))
@@ -120,28 +102,3 @@ def _merge_with_head(lines: Lines, members: Sequence[int], head: int) -> None:
     except (UnsupportedOp, UnsupportedType):
         return
     lines.merge(last, [head, *members[:-1]], builder)
-
-
-def _steps(lines: Lines, members: Sequence[int]) -> list[Elementwise]:
-    return [step for i in members if (step := lines.formula(i)) is not None]
-
-
-def _stored(lines: Lines, members: Iterable[int]) -> set[Value]:
-    """The tensors that the members read and none of them makes; constants of one element are parameters."""
-    steps = [step for i in sorted(members) if (step := lines.formula(i)) is not None]
-    made = {s.out for s in steps}
-    reads = (v for s in steps for v in s.operands.values())
-    return {v for v in reads if v not in made and not (v.const is not None and v.const.size == 1)}
-
-
-def _fits(step: Elementwise, out: Value) -> bool:
-    """Whether a result need not be stored: it has out's shape, and computing with it is computing with what is stored.
-
-    Halves are computed in f32, so a value that a Cast makes one is stored to be rounded."""
-    inner = step.out
-    if inner.shape != out.shape or inner.dtype is None:
-        return False
-    casts = inner.producer is not None and inner.producer.op_type in ("Cast", "CastLike")
-    if inner.dtype in (T.F16, T.BF16):
-        return not casts
-    return inner.dtype == T.BOOL or inner.dtype.bits >= 32 or step.formula.in_range

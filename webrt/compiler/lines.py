@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
+from webrt.compiler.lower import reads
 from webrt.compiler.partition import Placed
 from webrt.ir import Node, Value
 from webrt.lowering import Builder, Elementwise
@@ -44,13 +45,13 @@ class Lines:
         p = self.placed[self.maker[v]] if v in self.maker else None
         return p.node if p is not None and p.how == "kernel" and p.node.op in ops else None
 
-    def only_reader(self, v: Value) -> Node | None:
-        """The one node that reads the value, where a kernel computes it."""
+    def only_reader(self, v: Value, *, alias: bool = False) -> Node | None:
+        """The one node that reads the value, where a kernel computes it (`alias`: or where it is one)."""
         users = self.readers.get(v, set())
         if v in self.kept or len(users) != 1:
             return None
         (p,) = (self.placed[i] for i in users)
-        return p.node if p.how == "kernel" else None
+        return p.node if p.how == "kernel" or (alias and p.how == "alias") else None
 
     def merge(self, last: int, others: Sequence[int], builder: Builder, node: Node | None = None) -> None:
         """Lines `others` are computed by line `last`, whose steps are now the builder's, and its node this one."""
@@ -62,11 +63,24 @@ class Lines:
         computes = [n for p in [*parts, root] for n in (*p.parts, p.node) if n is not node]
         self.placed[last] = Placed(node, "kernel", reason, builder.steps, list(dict.fromkeys(checks)), elementwise, computes)
         for i in others:
+            self.placed[i] = Placed(self.placed[i].node, "fused", f"computed by {_title(node)}")
+        for p in [*parts, root]:
+            for v in [*p.node.given(), *p.node.outer]:
+                self.readers[v] -= {last, *others}
+        made = {v for p in [*parts, root] for v in p.node.outputs if v is not None}
+        for v in {v for step in builder.steps for v in reads(step)} - made:
+            self.readers.setdefault(v, set()).add(last)
+
+    def drop_unread(self) -> None:
+        """Lines on the device whose values nobody reads any more need no kernel."""
+        for i in reversed(range(len(self.placed))):
             p = self.placed[i]
-            self.placed[i] = Placed(p.node, "fused", f"computed by {_title(node)}")
+            outputs = [v for v in p.node.outputs if v is not None]
+            if p.how not in ("kernel", "copy", "alias") or any(v in self.kept or self.readers.get(v) for v in outputs):
+                continue
+            self.placed[i] = Placed(p.node, "fused", "what reads it reads its inputs instead", checks=p.checks)
             for v in p.node.given():
                 self.readers[v].discard(i)
-                self.readers[v].add(last)
 
 
 def _title(node: Node) -> str:

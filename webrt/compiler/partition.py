@@ -19,7 +19,7 @@ from webrt.errors import (
     UnsupportedType,
 )
 from webrt.ir import Graph, Node, Value
-from webrt.lowering import Builder, Elementwise, Lowered, ReadBack
+from webrt.lowering import Builder, Elementwise, Lowered, Operand, ReadBack
 from webrt.target import Target
 
 
@@ -27,7 +27,7 @@ from webrt.target import Target
 class Placed:
     """A node with its place. `how`: "kernel", "copy", "alias", "folded" (its outputs are sizes), "fused"
     (computed by another node's kernel) or "host". `elementwise`: which of its steps are plain formulas; `parts`: the
-    other nodes that they compute."""
+    other nodes that they compute; `moves`: which values are views of another (out, source, View)."""
 
     node: Node
     how: str
@@ -36,6 +36,7 @@ class Placed:
     checks: list[tuple[Dim, str]] = field(default_factory=list)
     elementwise: list[Elementwise] = field(default_factory=list)
     parts: list[Node] = field(default_factory=list)
+    moves: list[tuple[Value, Operand, Any]] = field(default_factory=list)
 
 
 @dataclass
@@ -108,7 +109,7 @@ def _on_device(index: int, node: Node, graph: Graph, target: Target) -> Placed:
     reason = "" if not reads else "reads back the size of its output" if reads == 1 else f"reads back {reads} sizes"
     kinds = {type(s).__name__ for s in builder.steps}
     how = "kernel" if "Launch" in kinds else "copy" if "CopyBytes" in kinds else "alias"
-    return Placed(node, how, reason, builder.steps, builder.checks, builder.elementwise)
+    return Placed(node, how, reason, builder.steps, builder.checks, builder.elementwise, [], builder.moves)
 
 
 def _demand(error: NotConstant, by_name: dict[str, Value], demands: Demands) -> None:

@@ -1,6 +1,5 @@
 """com.microsoft's GroupQueryAttention: causal attention over a cache, grouped key heads, optional rotary embedding.
 
-Logits by one product per key head (its query heads are rows of one matrix), a masked softmax in f32, a second product.
 Source: ONNX Runtime's ContribOperators.md. ONNX's own Attention has a function body and needs no kernel here.
 """
 
@@ -15,10 +14,8 @@ from webrt.dims import Dim
 from webrt.errors import ShapeError, UnsupportedOp
 from webrt.ir import Node, Value
 from webrt.lowering import Builder, Info, op, require
-from webrt.ops.product import Product, product, transposed
+from webrt.ops.attend import Empty, Heads, attend
 from webrt.ops.rotary import Turn, rotate
-from webrt.ops.rows import Rows
-from webrt.ops.softmax import softmax_rows
 from webrt.ops.vectors import Epilogue
 from webrt.ops.view import View, move
 
@@ -70,11 +67,11 @@ def group_query_attention(n: Node, b: Builder) -> None:
     keys, values = (n.output(j) if n.wants(j) else b.temp(dtype, cache) for j in (1, 2))
     for out, new, past in ((keys, k, 3), (values, v, 4)):
         _append(b, out, new, n.input(past) if n.has(past) else None, s, before)
-    by_head = b.temp(dtype, (s.batch, s.heads, s.steps, s.head))
-    move(b, by_head, q, View.of((s.batch, s.steps, s.heads, s.head)).permute((0, 2, 1, 3)))
-    result = b.temp(dtype, (s.batch, s.heads, s.steps, s.head))
-    _attend(n, b, s, by_head, keys, values, before, result)
-    move(b, n.output(), result, View.of(result.known_shape).permute((0, 2, 1, 3)))
+    by_head = View.of((s.batch, s.steps, s.heads, s.head)).permute((0, 2, 1, 3))
+    attend(
+        b, Heads(q, by_head), Heads.of(keys), Heads.of(values), Heads(n.output(), by_head), _logits(n, s, before),
+        Empty.HIDDEN,
+    )  # fmt: skip
 
 
 def _supported(n: Node) -> None:
@@ -158,17 +155,6 @@ let start = load_before(batch);
 if (r < start) {{ {kept} }}
 if (r >= start + i32(p.steps)) {{ return Out(); }}
 return load_x(((batch * p.steps + u32(r - start)) * p.groups + owner % p.groups) * p.head + k);"""
-
-
-def _attend(n: Node, b: Builder, s: Sizes, q: Value, keys: Value, values: Value, before: Value, out: Value) -> None:
-    share = s.heads // s.groups
-    rows, batch = D.mul(share, s.steps), (s.batch, s.groups)
-    logits = b.temp(T.F32, (s.batch, s.heads, s.steps, s.room))
-    size = Product(rows, s.room, s.head, batch, batch, batch)
-    product(b, size, q, transposed(b, keys), logits, _logits(n, s, before), "attention_logits")
-    weights = b.temp(values.dtype or T.F32, logits.known_shape)
-    softmax_rows(b, weights, logits, Rows.of(logits.known_shape, [3]), masked=True)
-    product(b, Product(rows, s.head, s.room, batch, batch, batch), weights, values, out, name="attention_values")
 
 
 def _logits(n: Node, s: Sizes, before: Value) -> Epilogue:

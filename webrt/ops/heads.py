@@ -14,10 +14,8 @@ from webrt.dims import Dim
 from webrt.errors import InvalidModel, ShapeError, UnsupportedOp
 from webrt.ir import Node, Value
 from webrt.lowering import Builder, Info, Shape, op, require
+from webrt.ops.attend import Heads, attend
 from webrt.ops.matmul import multiply
-from webrt.ops.product import Product, product, transposed
-from webrt.ops.rows import Rows
-from webrt.ops.softmax import softmax_rows
 from webrt.ops.vectors import IDENTITY, Epilogue, kind
 from webrt.ops.view import View, move
 
@@ -146,20 +144,23 @@ def attention(n: Node, b: Builder) -> None:
     keys, values = (_by_head(b, part, None, cache, None) for part, cache in ((k, past[0]), (v, past[1])))
     if n.wants(1):
         half = "if (i < p.half) { return load_k(i); }\nreturn load_v(i - p.half);"
-        params = {"half": keys.elements}
-        b.map(n.output(1), half, reads={"k": keys, "v": values}, params=params, name="attention_cache")
+        keys, values = _stored(b, keys), _stored(b, values)
+        params = {"half": keys.x.elements}
+        b.map(n.output(1), half, reads={"k": keys.x, "v": values.x}, params=params, name="attention_cache")
     mask = n.input(3) if n.has(3) else None
     _attend(n, b, _by_head(b, q, None, None, None), keys, values, mask, n.input(5) if n.has(5) else None)
 
 
-def _by_head(b: Builder, part: Part, bias: Value | None, past: Past | None, out: Value | None) -> Value:
-    """[N, heads, steps, D], behind what the cache holds."""
+def _by_head(b: Builder, part: Part, bias: Value | None, past: Past | None, out: Value | None) -> Heads:
+    """[N, heads, steps, D], behind what the cache holds; written where a bias, a cache or an output asks for it."""
     batch, heads, steps, head = part.shape
+    if bias is None and past is None:
+        view = View(part.shape, (*part.steps, 1), part.offset)
+        if out is not None:
+            move(b, out, part.x, view, "attention_heads")
+        return Heads(part.x, view)
     total = D.add(steps, past.length) if past is not None else steps
     out = out or b.temp(kind(part.x), (batch, heads, total, head))
-    if bias is None and past is None:
-        move(b, out, part.x, View(part.shape, (*part.steps, 1), part.offset), "attention_heads")
-        return out
     params: dict[str, Dim] = {
         "head": head, "total": total, "heads": heads, "by_batch": part.steps[0], "by_head": part.steps[1],
         "by_step": part.steps[2], "offset": part.offset,
@@ -179,26 +180,27 @@ def _by_head(b: Builder, part: Part, bias: Value | None, past: Past | None, out:
         reads["bias"], params["bias_at"] = bias, part.bias_at
         text += " + load_bias(p.bias_at + h * p.head + d)"
     b.map(out, "\n".join([*lines, f"return {text};"]), reads=reads, params=params, name="attention_heads")
-    return out
+    return Heads.of(out)
 
 
-def _attend(n: Node, b: Builder, q: Value, keys: Value, values: Value, mask: Value | None, extra: Value | None) -> None:
-    (batch, heads, steps, head), total = q.known_shape, keys.known_shape[2]
-    lead = (batch, heads)
-    logits = b.temp(T.F32, (batch, heads, steps, total))
-    sizes = Product(steps, total, head, lead, lead, lead)
-    product(b, sizes, q, transposed(b, keys), logits, _logits(n, b, q, total, mask, extra), "attention_logits")
-    weights = b.temp(kind(values), logits.known_shape)
-    softmax_rows(b, weights, logits, Rows.of(logits.known_shape, [3]))
-    result = b.temp(kind(n.output()), (batch, heads, steps, values.known_shape[3]))
-    sizes = Product(steps, values.known_shape[3], total, lead, lead, lead)
-    product(b, sizes, weights, values, result, name="attention_values")
-    move(b, n.output(), result, View.of(result.known_shape).permute((0, 2, 1, 3)))
+def _stored(b: Builder, heads: Heads) -> Heads:
+    """The same heads as a tensor of their own."""
+    if heads.view == View.of(heads.x.known_shape):
+        return heads
+    out = b.temp(kind(heads.x), heads.view.shape)
+    move(b, out, heads.x, heads.view, "attention_heads")
+    return Heads.of(out)
 
 
-def _logits(n: Node, b: Builder, q: Value, total: Dim, mask: Value | None, extra: Value | None) -> Epilogue:
+def _attend(n: Node, b: Builder, q: Heads, keys: Heads, values: Heads, mask: Value | None, extra: Value | None) -> None:
+    (batch, heads, steps, _), total, width = q.view.shape, keys.view.shape[2], values.view.shape[3]
+    out = View.of((batch, steps, heads, width)).permute((0, 2, 1, 3))
+    attend(b, q, keys, values, Heads(n.output(), out), _logits(n, b, q, total, mask, extra))
+
+
+def _logits(n: Node, b: Builder, q: Heads, total: Dim, mask: Value | None, extra: Value | None) -> Epilogue:
     """Scale, bias and masks of a logit."""
-    batch, heads, steps, head = q.known_shape
+    batch, heads, steps, head = q.view.shape
     scale = float(n.attr("scale", 0.0)) or (1 / math.sqrt(max(head, 1)) if isinstance(head, int) else 0.0)
     if not scale:
         raise UnsupportedOp(f"{n.op_type} whose head size is not known")
@@ -214,8 +216,8 @@ def _logits(n: Node, b: Builder, q: Value, total: Dim, mask: Value | None, extra
         params["filtered"] = float(n.attr("mask_filter_value", -10000.0))
         lines.append(f"if (!({_visible(b, mask, batch, steps, total, params)})) {{ w += bitcast<f32>(p.filtered); }}")
     if n.attr("unidirectional", 0):
-        params |= {"ahead": total - steps, "lowest": LOWEST}
-        lines.append("w = select(w, bitcast<f32>(p.lowest), t > s + p.ahead);")
+        params |= {"ahead": total - steps, "filled": LOWEST}
+        lines.append("w = select(w, bitcast<f32>(p.filled), t > s + p.ahead);")
     return Epilogue(" ".join([*lines, "return w;"]), reads, params)
 
 

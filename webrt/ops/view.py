@@ -111,6 +111,7 @@ def unit_type(bits: int) -> tuple[DType, int]:
 def move(b: Builder, out: Value, x: Operand, view: View, name: str = "view") -> None:
     """Writes `view` of x to out, which has its shape (or another of as many elements) and x's type."""
     bits = bits_of(x)
+    b.moves.append((out, x, view))
     v = view.collapsed()
     flat = not v.shape or v.strides == (1,)
     if isinstance(x, Value) and flat and v.offset == 0 and D.prod(v.shape) == x.elements:
