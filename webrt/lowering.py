@@ -12,7 +12,7 @@ the model itself is wrong.
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, NamedTuple, TypeAlias, TypeVar
 
@@ -132,12 +132,14 @@ class Binding(NamedTuple):
 @dataclass(frozen=True)
 class Launch:
     """A dispatch over values: `alternatives` = ((kernel, groups, when), …), `bindings` in the kernels' order. `when` is
-    0 where the alternative is not to be taken; `textures` are the bindings that some alternative reads as a texture."""
+    0 where the alternative is not to be taken; `textures` are the bindings that some alternative reads as a texture;
+    `over` those that the output may take the place of."""
 
     alternatives: tuple[tuple[Kernel, Groups, Dim], ...]
     bindings: tuple[Binding, ...]
     params: tuple[Dim, ...]
     textures: tuple[int, ...] = ()
+    over: tuple[int, ...] = ()
 
 
 @dataclass(frozen=True)
@@ -268,11 +270,14 @@ class Builder:
         params: Mapping[str, Dim | float] | None = None,
         as_type: Mapping[str, DType] | None = None,
         atomics: Mapping[str, Operand] | None = None,
+        over: Collection[str] = (),
         name: str = "",
     ) -> None:
         """A dispatch. Names of bindings are the keys, reads first. Floats in `params` are passed as their f32 bits
         (`bitcast<f32>(p.x)`), negative ints in two's complement (`i32(p.x)`). `as_type` binds a value's bytes as
-        elements of another type, for kernels that only move them. `atomics` (32-bit integers) come last.
+        elements of another type, for kernels that only move them. `atomics` (32-bit integers) come last. `over` names
+        operands of which element i is read once, by the invocation that then writes element i of the only output, and
+        by no other: the output may take their place in memory.
 
         Raises UnsupportedOp where a tensor is known to be larger than the target binds: bind a Window of it."""
         values = [(k, v, "r") for k, v in reads.items()] + [(k, v, "w") for k, v in writes.items()]
@@ -295,7 +300,10 @@ class Builder:
             alternatives.append((kernel, v.groups, v.when))
         bindings = tuple(_binding(x, "r" if a == "r" else "w") for _, x, a in values)
         textures = tuple(i for i, (k, *_) in enumerate(values) if any(k in v.textures for v in variants))
-        self.steps.append(Launch(tuple(alternatives), bindings, tuple(words.values()), textures))
+        places = tuple(
+            i for i, (k, *_) in enumerate(values) if k in over and _replaceable(k, values, variants, as_type)
+        )
+        self.steps.append(Launch(tuple(alternatives), bindings, tuple(words.values()), textures, places))
 
     def map(
         self,
@@ -308,6 +316,7 @@ class Builder:
         use: Sequence[str] = (),
         as_type: Mapping[str, DType] | None = None,
         vec: Mapping[str, int] | None = None,
+        over: Collection[str] = (),
         name: str = "map",
     ) -> None:
         """One invocation per output element: `element` is the body of `fn element(i: u32) -> Out`. Any output type.
@@ -326,7 +335,9 @@ class Builder:
                 fn = f"fn element(at: u32) -> {result} {{\nlet i = p.window + at;\n{element}\n}}"
             variant = Variant(body, grid(D.ceildiv(n, kind.per_word)), fns=[*fns, fn], use=use, vec=vec or {})
             words = {"n": n, **words}
-            self.launch(variant, reads=reads or {}, writes={"out": part}, params=words, as_type=as_type, name=name)
+            self.launch(
+                variant, reads=reads or {}, writes={"out": part}, params=words, as_type=as_type, over=over, name=name
+            )
 
     def windows(self, v: Value, unit: int = 1) -> Sequence[Operand]:
         """The value itself, or, where it is known to be larger than the target binds, the windows that make it up.
@@ -357,6 +368,20 @@ class Builder:
             size, most = static_bytes(v), self.target.limit("maxStorageBufferBindingSize")
             if size is not None and size > most:
                 raise UnsupportedOp(f"{k} has {size} bytes, the target has maxStorageBufferBindingSize {most}")
+
+
+def _replaceable(
+    name: str, values: Sequence[tuple[str, Operand, str]], variants: Sequence[Variant], as_type: object
+) -> bool:
+    """Whether an operand has the form of the only output: whole, of its type and size, and bound alike."""
+    written = [(k, v) for k, v, access in values if access != "r"]
+    operand = next(v for k, v, _ in values if k == name)
+    if len(written) != 1 or as_type or not isinstance(operand, Value) or not isinstance(written[0][1], Value):
+        return False
+    (out, made) = written[0]
+    if operand.dtype != made.dtype or operand.elements != made.elements:
+        return False
+    return all(v.vec.get(name, 1) == v.vec.get(out, 1) and name not in v.textures for v in variants)
 
 
 def grid(invocations: Dim, workgroup: int = WORKGROUP) -> Groups:

@@ -32,6 +32,7 @@ from webrt.plan import TEXTURE_WIDTH, Kernel
 from webrt.resources import shader_text
 
 _KEYS = ("bindings", "params", "consts", "fns", "types", "use")
+_BINDING = re.compile(r"^@group\(0\) @binding\((\d+)\) var(?:<[^>]*>)? (\w+):", re.M)
 _NAME = re.compile(r"[a-z][a-z0-9_]*\Z")
 _FORMATS = {"f32": "float", "u32": "uint"}
 
@@ -89,8 +90,7 @@ def build(
     parts += [_accessors(b) for b in binds]
     parts += [*fns, header.body]
     text = "\n".join(p.strip("\n") for p in parts if p) + "\n"
-    digest = hashlib.sha256(text.encode()).hexdigest()[:16]
-    return Kernel(name, text, digest, dict(requires or {}))
+    return _kernel(name, text, requires or {})
 
 
 @lru_cache(maxsize=256)
@@ -110,6 +110,15 @@ def read_header(body: str) -> Header:
     return Header(declared, "\n".join(lines[count:]))
 
 
+def in_place(kernel: Kernel, read: int, written: int) -> Kernel:
+    """The kernel that finds operand `read` in the buffer of binding `written` (from 0 on); both are bound alike."""
+    names = {int(m[1]) - 1: m[2] for m in _BINDING.finditer(kernel.wgsl)}
+    text = re.sub(rf"^@group\(0\) @binding\({read + 1}\) .*\n", "", kernel.wgsl, count=1, flags=re.M)
+    text = re.sub(rf"\b{names[read]}\[", f"{names[written]}[", text)
+    text = _BINDING.sub(lambda m: m[0].replace(f"({m[1]})", f"({int(m[1]) - (int(m[1]) > read)})", 1), text)
+    return _kernel(kernel.name, text, kernel.requires)
+
+
 def excerpt(wgsl: str, line: int, around: int = 4) -> str:
     """Numbered lines about `line` (from 1), for error messages."""
     lines = wgsl.splitlines()
@@ -124,6 +133,10 @@ def dialect(kernel: Kernel, tint: bool) -> str:
     if tint and "subgroups" in features:
         enables.append("enable subgroups;")
     return "".join(e + "\n" for e in enables) + kernel.wgsl
+
+
+def _kernel(name: str, text: str, requires: Mapping[str, Any]) -> Kernel:
+    return Kernel(name, text, hashlib.sha256(text.encode()).hexdigest()[:16], dict(requires))
 
 
 def _check(

@@ -13,7 +13,7 @@ import onnx
 
 from webrt import dims as D
 from webrt import dtypes as T
-from webrt.compiler import dump, emit, export, frontend, fuse, lower, memory, normalize, partition
+from webrt.compiler import dump, emit, export, frontend, fuse, in_place, lower, memory, normalize, partition
 from webrt.compiler.infer import infer, is_variable, variables_for
 from webrt.compiler.options import CompileOptions, Precision
 from webrt.compiler.partition import Demands, Placed
@@ -115,6 +115,8 @@ def _front_half(
 def _back_half(graph: Graph, placed: list[Placed], options: CompileOptions, structural: set[str]) -> Plan:
     _report(options, "lower")
     items = lower.lower(placed)
+    if options.runs("in_place"):
+        items = in_place.reuse(graph, items)
     _report(options, "memory")
     assigned = memory.assign(graph, items, options.target.limit("maxStorageBufferBindingSize"))
     _report(options, "emit")

@@ -73,6 +73,7 @@ def launch(b: Builder, out: Value, operands: Mapping[str, Value], formula: Formu
     params: dict[str, Dim | float] = {**formula.params, **at.params}
     for words in scalars.values():
         params |= words
+    same = [k for k, v in reads.items() if v.known_shape == out.known_shape]
     values = {k: from_params(k, types[k]) for k in scalars}
     lines = [*at.lines]
     for k in reads:
@@ -84,14 +85,14 @@ def launch(b: Builder, out: Value, operands: Mapping[str, Value], formula: Formu
     use = (*(["int64"] if any(t in T.INTS64 for t in types.values()) else []), *formula.use)
     if not fours:
         text = "\n".join([*lines, f"return {call};"])
-        b.map(out, text, reads=reads, params=params, fns=[*formula.fns, apply], use=use, name=name)
+        b.map(out, text, reads=reads, params=params, fns=[*formula.fns, apply], use=use, over=same, name=name)
         return
     lanes = ", ".join(call.replace("#", lane) for lane in "xyzw")
     element = "\n".join(["fn element4(v: u32) -> vec4<Out> {", *lines, f"return vec4<Out>({lanes});", "}"])
     vec = {"out": 4, **{k: 4 for k in reads if layout.wide(k)}}
     fns = [*formula.fns, apply, element]
     variant = Variant("map_vec4", grid(D.ceildiv(out.elements, 4 * VECTORS)), fns=fns, use=use, vec=vec)
-    b.launch(variant, reads=reads, writes={"out": out}, params={"n": out.elements, **params}, name=name)
+    b.launch(variant, reads=reads, writes={"out": out}, params={"n": out.elements, **params}, over=same, name=name)
 
 
 def fits_into(b: Builder, operand: Value, x: Value) -> None:

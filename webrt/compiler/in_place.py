@@ -1,0 +1,80 @@
+"""Outputs that take the place of an operand that nobody reads afterwards."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Sequence
+from dataclasses import replace
+
+from webrt import wgsl
+from webrt.compiler.lower import Item, is_sizes, reads, writes
+from webrt.ir import Graph, Value
+from webrt.lowering import Alias, Launch
+
+
+def reuse(graph: Graph, items: Sequence[Item]) -> list[Item]:
+    """A launch that may write over an operand (`Launch.over`) which is read there for the last time → the same kernel
+    with one binding for both, behind an Alias of the output. Inputs, constants and sizes stay as they are."""
+    return _Reuse(graph, items).items()
+
+
+class _Reuse:
+    def __init__(self, graph: Graph, items: Sequence[Item]) -> None:
+        self._items, self._inputs = items, set(graph.inputs)
+        self._roots: dict[Value, Value] = {}
+        self._last: dict[Value, int] = {}
+        self._writers: Counter[Value] = Counter()
+        for i, item in enumerate(items):
+            if isinstance(item.step, Alias):
+                self._roots[item.step.out] = self._root(item.step.source)
+            self._last |= {self._root(v): i for v in (*reads(item.step), *writes(item.step))}
+            self._writers.update(self._root(v) for v in writes(item.step))
+        self._last |= {self._root(v): len(items) for v in graph.outputs}
+
+    def items(self) -> list[Item]:
+        out: list[Item] = []
+        for i, item in enumerate(self._items):
+            step = item.step
+            place = self._place(step, i) if isinstance(step, Launch) else None
+            if place is None or not isinstance(step, Launch):
+                out.append(item)
+                continue
+            operand, made = step.bindings[place].value, _written(step)
+            root = self._root(operand)
+            self._last[root] = max(self._last[root], self._last[made])
+            self._roots[made] = root
+            out += [Item(Alias(made, operand), item.node), Item(_over(step, place), item.node)]
+        return out
+
+    def _place(self, step: Launch, index: int) -> int | None:
+        """The binding of the first operand that may be written over; None where there is none."""
+        if not step.over or _written(step) in self._roots or self._writers[_written(step)] != 1:
+            return None
+        bound = [self._root(b.value) for b in step.bindings]
+        for place in step.over:
+            root = bound[place]
+            kept = root.const is not None or root in self._inputs or is_sizes(root)
+            if not kept and self._last[root] == index and bound.count(root) == 1:
+                return place
+        return None
+
+    def _root(self, value: Value) -> Value:
+        while value in self._roots:
+            value = self._roots[value]
+        return value
+
+
+def _written(step: Launch) -> Value:
+    return next(b.value for b in step.bindings if b.access != "r")
+
+
+def _over(step: Launch, place: int) -> Launch:
+    """The launch without binding `place`, whose kernels find that operand in the output's buffer."""
+    written = next(i for i, b in enumerate(step.bindings) if b.access != "r")
+    return replace(
+        step,
+        alternatives=tuple((wgsl.in_place(kernel, place, written), *rest) for kernel, *rest in step.alternatives),
+        bindings=(*step.bindings[:place], *step.bindings[place + 1 :]),
+        textures=tuple(t - (t > place) for t in step.textures),
+        over=(),
+    )
