@@ -22,7 +22,7 @@ from webrt import InferenceSession, WebrtError
 from webrt.cli import assets, chromium, site
 from webrt.cli.compile import summary
 from webrt.cli.progress import Bars
-from webrt.cli.run import adapter_name
+from webrt.runtime.devices import adapter_name
 from webrt.resources import web_dir
 
 if TYPE_CHECKING:
@@ -67,7 +67,7 @@ def read_natively(model: Path, picture: Path, bars: Bars) -> Reading:
     bars("Running, natively", RUNS, RUNS)
     text, _ = ocr.text_of(probabilities, ocr.characters(session.get_modelmeta().custom_metadata_map))
     times = f"compile and load {loaded:.2f} s, first run {took[0]:.2f} s, best run {min(took):.2f} s"
-    return Reading("natively", text, adapter_name(session), summary(session.get_placement()), times)
+    return Reading("natively", text, adapter_name(session.device), summary(session.get_placement()), times)
 
 
 def read_in_browser(picture: Path, screenshot: Path, bars: Bars) -> Reading:

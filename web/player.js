@@ -17,6 +17,7 @@ import { sizeText } from "./player/dims.js";
 import { Gpu } from "./player/gpu.js";
 import { pipelineOf } from "./player/kernels.js";
 import { Memory } from "./player/memory.js";
+import { Profile, traceOf } from "./player/profile.js";
 import { Resolver, nameOf, placesOf } from "./player/resolve.js";
 import { Run } from "./player/run.js";
 import { Source, readPlan } from "./player/source.js";
@@ -133,6 +134,18 @@ export class Session {
     return turn;
   }
 
+  /** Times runs step by step from now on. */
+  startProfiling() {
+    this.gpu.profile = new Profile(this.gpu.device);
+  }
+
+  /** The runs that were timed, as a Chrome trace: an object for JSON, or null where none was. They are timed no more. */
+  endProfiling() {
+    const { runs } = this.gpu.profile ?? { runs: [] };
+    this.gpu.profile = null;
+    return runs.length ? traceOf(this.plan, runs, this.gpu.target.name) : null;
+  }
+
   /** Frees all device memory of the session; a shared device goes with its last session. May be called again. */
   release() {
     if (this.#released) return;
@@ -179,7 +192,12 @@ export class Session {
     if (this.#released) throw new DeviceError("the session was released; make a new one");
     this.gpu.alive();
     try {
-      return await new Run(this, outputs, location).go(feeds);
+      const run = new Run(this, outputs, location);
+      const { profile } = this.gpu;
+      profile?.begin();
+      const made = await run.go(feeds);
+      await profile?.end(run.sizes.values, (step) => run.kernelOf(step));
+      return made;
     } catch (e) {
       throw await this.gpu.named(e);
     }

@@ -106,6 +106,16 @@ export class InferenceSession {
     return Object.fromEntries(Object.entries(made).map(([name, value]) => [name, tensorOf(value)]));
   }
 
+  /** Times runs step by step from now on. */
+  startProfiling() {
+    this.#session.startProfiling();
+  }
+
+  /** The runs that were timed, as a Chrome trace: an object for JSON, or null where none was. */
+  endProfiling() {
+    return this.#session.endProfiling();
+  }
+
   /** Frees the session's device memory. */
   async release() {
     this.#session.release();

@@ -4,17 +4,20 @@ from __future__ import annotations
 
 import asyncio
 import threading
+import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
+from pathlib import Path
 from typing import Any
 
 from webrt.dims import LIMIT
 from webrt.errors import DeviceFreeError, InputError, NoAdapter, NotConstant
 from webrt.loading import Loader, Source
 from webrt.options import CPU, WEBGPU, ProviderEntry, SessionOptions, parse_providers
-from webrt.plan import PlacedNode, Plan
+from webrt.plan import PlacedNode, Plan, atomic_file
 from webrt.runtime import devices
-from webrt.runtime.devices import AnyDevice, AnySession
+from webrt.runtime.devices import AnyDevice, AnySession, adapter_name
+from webrt.runtime.profile import Recorded, trace_text
 from webrt.runtime.session import RunStats, Session
 from webrt.runtime.tensor import Tensor, host_value, integers
 from webrt.signature import ModelMetadata, NodeArg
@@ -177,6 +180,32 @@ class InferenceSession:
         """What the last run did, in numbers."""
         session = self._ran or self._general
         return session.last_run if session else RunStats()
+
+    def start_profiling(self) -> None:
+        """Times runs step by step from now on; what was timed before is forgotten."""
+        self._set_profile([])
+
+    @property
+    def profiled_runs(self) -> list[Recorded]:
+        """The runs that were timed since profiling began."""
+        return list(self._loader.profile or ())
+
+    def end_profiling(self) -> str:
+        """Writes the timed runs as a Chrome trace (chrome://tracing, ui.perfetto.dev) and returns the file's name; ""
+        where profiling is not on. Runs are not timed any more. Raises WebrtError for a file that cannot be written."""
+        if self._loader.profile is None:
+            return ""
+        text = trace_text(self._loader.profile, adapter_name(self.device))
+        name = f"{self._options.profile_file_prefix}{time.strftime('%Y-%m-%d_%H-%M-%S')}.json"
+        with atomic_file(Path(name)) as file:
+            file.write(text.encode())
+        self._set_profile(None)
+        return name
+
+    def _set_profile(self, profile: list[Recorded] | None) -> None:
+        self._loader.profile = profile
+        for session in [*self._variants.sessions, *([self._general] if self._general else [])]:
+            session.profile = profile
 
     def close(self) -> None:
         """Frees the session's device memory; may be called again. Tensors that runs handed out live on."""

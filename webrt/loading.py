@@ -24,6 +24,7 @@ if TYPE_CHECKING:
     import onnx
 
     from webrt.compiler.compile import CompileOptions
+    from webrt.runtime.profile import Recorded
 
 Source: TypeAlias = "str | os.PathLike[str] | bytes | bytearray | memoryview | onnx.ModelProto"
 
@@ -37,7 +38,8 @@ _LEVELS: dict[int, Any] = {0: "disabled", 1: "basic", 2: "extended", 99: "all"}
 class Loader:
     """Loads one model for one list of providers (None: WebGPU where an adapter exists, then the CPU).
 
-    `providers` are those in use; `device` is a NullDevice where the CPU runs everything, and in compile-only mode.
+    `providers` are those in use; `device` is a NullDevice where the CPU runs everything, and in compile-only mode;
+    `profile` is where sessions add the runs that they time.
     """
 
     def __init__(self, options: SessionOptions, asked: list[Provider] | None) -> None:
@@ -47,6 +49,7 @@ class Loader:
         self._asked = asked
         self.device: AnyDevice = NullDevice()
         self.providers = self._choose(asked)
+        self.profile: list[Recorded] | None = [] if options.enable_profiling else None
         self._model: onnx.ModelProto | None = None
         self._host: HostProvider | None = None
 
@@ -72,7 +75,9 @@ class Loader:
             from webrt.host import CpuProvider
 
             self._host = CpuProvider()
-        return devices.open_session(plan, self.device, self._host, self.options.progress)
+        made = devices.open_session(plan, self.device, self._host, self.options.progress)
+        made.profile = self.profile
+        return made
 
     def report(self, plan: Plan) -> None:
         """One line on who runs what; a warning where a preferred provider did not take every node."""

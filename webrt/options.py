@@ -40,6 +40,8 @@ class SessionOptions:
     `log_severity_level`: 0 verbose, 1 info, 2 warning, 3 error, 4 fatal; messages below it are not logged.
     `progress(stage, done, total)` (webrt's own) is called while a session is made: stage "compile", and in a page
     "download" (bytes of constants) and "pipelines".
+    `enable_profiling`: runs are timed step by step until `end_profiling()` writes a Chrome trace; its name starts with
+    `profile_file_prefix`.
     `intra_op_num_threads` and `inter_op_num_threads` are accepted and have no effect.
 
     Config entries that webrt reads ("0" or "1", or a path):
@@ -51,11 +53,13 @@ class SessionOptions:
     __slots__ = (
         "_entries",
         "_free_dims",
+        "enable_profiling",
         "graph_optimization_level",
         "inter_op_num_threads",
         "intra_op_num_threads",
         "log_severity_level",
         "optimized_model_filepath",
+        "profile_file_prefix",
         "progress",
     )
 
@@ -64,6 +68,8 @@ class SessionOptions:
         self.optimized_model_filepath: str | os.PathLike[str] = ""
         self.log_severity_level = 2
         self.progress: Callable[[str, int, int], None] | None = None
+        self.enable_profiling = False
+        self.profile_file_prefix = "webrt_profile_"
         self.intra_op_num_threads = 0
         self.inter_op_num_threads = 0
         self._entries: dict[str, str] = {}

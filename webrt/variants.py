@@ -70,6 +70,12 @@ class Variants:
             self._kept[key] = self._open(plan)
             return self._kept[key]
 
+    @property
+    def sessions(self) -> list[AnySession]:
+        """Those that are kept."""
+        with self.lock:
+            return list(self._kept.values())
+
     def close(self) -> None:
         """Frees the sessions' device memory."""
         with self.lock:

@@ -9,6 +9,7 @@ export class Gpu {
     buffers: 0, bytes: 0, created: 0, pipelines: 0, bindGroups: 0, submits: 0, dispatches: 0, copies: 0,
     written: 0, read: 0,
   };
+  profile = null; // a Profile while runs are timed
   #checks = [];
   #encoder = null;
   #pass = null;
@@ -166,37 +167,44 @@ export class Gpu {
     this.#encoder ??= this.device.createCommandEncoder();
     if (!command.pipeline) {
       this.#endPass();
-      if (command.texture) {
-        this.#fill(command);
-        return;
-      }
-      const { source, sourceOffset, target, targetOffset, nbytes } = command;
-      this.#encoder.copyBufferToBuffer(source.handle, sourceOffset, target.handle, targetOffset, nbytes);
+      const copy = () => this.#copy(command);
+      if (this.profile) this.profile.around(this.#encoder, command, copy);
+      else copy();
       this.counters.copies += 1;
       return;
     }
-    this.#pass ??= this.#encoder.beginComputePass();
+    this.#pass ??= this.#encoder.beginComputePass(this.profile?.pass(command));
     if (command.pipeline !== this.#pipeline) this.#pass.setPipeline(command.pipeline.handle);
     this.#pipeline = command.pipeline;
     this.#pass.setBindGroup(0, command.group);
     this.#pass.dispatchWorkgroups(...command.groups);
     this.counters.dispatches += 1;
+    if (this.profile) this.#endPass();
+  }
+
+  #copy(command) {
+    if (command.texture) {
+      this.#fill(command);
+      return;
+    }
+    const { source, sourceOffset, target, targetOffset, nbytes } = command;
+    this.#encoder.copyBufferToBuffer(source.handle, sourceOffset, target.handle, targetOffset, nbytes);
   }
 
   /** Copies `texels` times 16 bytes of a buffer into a texture: whole rows, then the row that is not full. */
   #fill({ source, sourceOffset, texture, texels }) {
     const whole = Math.floor(texels / WIDTH);
-    for (const [row, width, rows] of [[0, WIDTH, whole], [whole, texels - whole * WIDTH, 1]]) {
-      if (!width || !rows) continue;
+    const parts = [[0, WIDTH, whole], [whole, texels % WIDTH, 1]].filter(([, width, rows]) => width && rows);
+    for (const [row, width, rows] of parts) {
       const from = { buffer: source.handle, offset: sourceOffset + 16 * WIDTH * row, bytesPerRow: 16 * WIDTH };
       this.#encoder.copyBufferToTexture(from, { texture: texture.handle, origin: [0, row] }, [width, rows]);
     }
-    this.counters.copies += 1;
   }
 
   submit() {
     if (!this.#encoder) return;
     this.#endPass();
+    this.profile?.resolve(this.#encoder);
     this.device.queue.submit([this.#encoder.finish()]);
     this.#encoder = null;
     this.counters.submits += 1;

@@ -47,6 +47,17 @@ export async function run({ session, seen }, tensors, outputs, location) {
   return [Object.entries(made).map(toWire), session.counters];
 }
 
+/** Times runs from now on, or (`on` is false) no more. */
+export function profile({ session }, on) {
+  if (on) session.startProfiling();
+  else session.endProfiling();
+}
+
+/** The runs that were timed since the last call, as JSON. */
+export function profiled({ session }) {
+  return JSON.stringify(session.gpu.profile.runs.splice(0));
+}
+
 /** The bytes of GPUBuffers: [[buffer, offset, nbytes]]. */
 export async function read({ gpu }, ranges) {
   const parts = ranges.map(([handle, offset, nbytes]) => ({ buffer: { handle }, offset, nbytes }));

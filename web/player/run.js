@@ -35,7 +35,7 @@ export class Run {
       for (const [number, segment] of this.session.resolver.segments.entries()) {
         if (segment.kind === "host") await this.#runHost(segment);
         else if (segment.kind === "read") await this.#readSizes(segment);
-        else this.#runDevice(number, segment);
+        else await this.#runDevice(number, segment);
       }
       return await this.#collect();
     } catch (e) {
@@ -43,6 +43,11 @@ export class Run {
       this.#handed.forEach((t) => t.dispose());
       throw e;
     }
+  }
+
+  /** The kernel that a dispatch took; null where it did nothing. */
+  kernelOf(step) {
+    return this.#frame.steps[step]?.kernel ?? null;
   }
 
   async #take(feeds) {
@@ -103,7 +108,7 @@ export class Run {
     this.gpu.record({ source: { handle: feed.buffer }, sourceOffset: 0, target: buffer, targetOffset: offset, nbytes });
   }
 
-  #runDevice(number, segment) {
+  async #runDevice(number, segment) {
     this.memory.writeParams(this.#frame.params);
     const textures = this.session.resolver.schedule(this.#frame, number, segment);
     this.memory.pool.ensure(textures.sizes);
@@ -113,7 +118,11 @@ export class Run {
       made = { generation: this.memory.generation, list };
       this.#frame.commands.set(number, made);
     }
-    for (const command of made.list) this.gpu.record(command);
+    const { profile } = this.gpu;
+    for (const command of made.list) {
+      this.gpu.record(command);
+      if (profile?.alone) await profile.wait(this.gpu, command);
+    }
   }
 
   /** What a step needs copied into textures, and the step itself; nothing where it does nothing. */
@@ -123,7 +132,8 @@ export class Run {
     if (ready === SKIP) return [];
     const fills = (textures.fills.get(index) ?? []).map(([{ place, offset, texels }, id]) => {
       const source = this.memory.binding(place, offset, 16 * texels);
-      return { source: source.buffer, sourceOffset: source.offset, texture: this.memory.pool.get(id), texels };
+      const texture = this.memory.pool.get(id);
+      return { source: source.buffer, sourceOffset: source.offset, texture, texels, step: index };
     });
     return [...fills, this.#command(index, ready, textures)];
   }
@@ -135,7 +145,7 @@ export class Run {
       const target = this.memory.range(step.target, ready.numbers[1]);
       return {
         source: source.buffer, sourceOffset: source.offset, target: target.buffer, targetOffset: target.offset,
-        nbytes: ready.numbers[2],
+        nbytes: ready.numbers[2], step: index,
       };
     }
     const through = new Map(ready.textures);
@@ -145,7 +155,7 @@ export class Run {
       return this.memory.pool.get(textures.reads.get(`${index}:${i}`));
     });
     if (step.params.length) resources.unshift(this.memory.paramsRange(step));
-    return { ...this.session.group(index, ready.kernel, resources), groups: ready.groups };
+    return { ...this.session.group(index, ready.kernel, resources), groups: ready.groups, step: index };
   }
 
   async #runHost(segment) {
@@ -153,7 +163,8 @@ export class Run {
     const operands = this.#operandsOf(steps);
     await this.#readOperands(operands);
     const given = operands.filter((n) => this.#host.has(n)).map((n) => [n, this.#host.get(n)]);
-    const results = await this.session.host([...segment.steps], Object.fromEntries(given));
+    const run = () => this.session.host([...segment.steps], Object.fromEntries(given));
+    const results = await (this.gpu.profile?.host(segment.steps, run) ?? run());
     for (const step of steps) this.#takeResults(step, results);
     await this.#settle();
     this.memory.ensure(this.#frame.slots);

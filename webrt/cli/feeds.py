@@ -36,8 +36,9 @@ def make_feeds(
 ) -> tuple[dict[str, Any], list[str]]:
     """A value for each input, and one line about each that was made up.
 
-    `given` holds texts NAME=FILE.npy, NAME=FILE.npz, NAME=JSON or FILE.npz; `dims` sizes of free dims. Raises
-    InputError or WebrtError, naming the input, the dim or the file.
+    `given` holds texts NAME=FILE.npy, NAME=FILE.npz, NAME=JSON or FILE.npz (an array for each input by its name, or by
+    `in:` and its name beside others); `dims` sizes of free dims. Raises InputError or WebrtError, naming the input, the
+    dim or the file.
     """
     by_name = {i.name: i for i in inputs}
     _refuse_other_dims(inputs, dims)
@@ -64,7 +65,8 @@ def _read(text: str, inputs: Mapping[str, Argument]) -> dict[str, Any]:
     name = next((n for n in sorted(inputs, key=len, reverse=True) if text.startswith(f"{n}=")), None)
     if name is None:
         if "=" not in text and text.endswith(".npz"):
-            return {key: array for key, array in read_arrays(Path(text)).items()}
+            arrays = read_arrays(Path(text))
+            return {key[3:]: array for key, array in arrays.items() if key.startswith("in:")} or dict(arrays)
         raise InputError(f"{text!r} names no input; the inputs are {', '.join(inputs) or 'none'}")
     value = text[len(name) + 1 :]
     if value.endswith((".npy", ".npz")):

@@ -1,4 +1,4 @@
-"""The `webrt` command: compile, run, inspect, site, sandbox-status.
+"""The `webrt` command: compile, run, inspect, bench, profile, site, sandbox-status.
 
 Exit codes: 0 done, 1 an error that is told in one message (a WebrtError, a file that cannot be read or written),
 2 wrong usage, 130 interrupted.
@@ -12,8 +12,10 @@ import os
 import sys
 from collections.abc import Sequence
 
+from webrt.cli import bench as bench_command
 from webrt.cli import compile as compile_command
 from webrt.cli import inspect as inspect_command
+from webrt.cli import profile as profile_command
 from webrt.cli import run as run_command
 from webrt.cli import sandbox_status
 from webrt.cli import site as site_command
@@ -24,6 +26,7 @@ _EXAMPLES = """examples:
   webrt inspect model.onnx                  what is in it, and what would run where
   webrt compile model.onnx                  writes model.webrt; needs no GPU
   webrt run model.onnx --input x=x.npy      runs it here, prints the outputs
+  webrt profile model.onnx --html p.html    where the time goes
   webrt site folder --serve                 the page, with everything it needs
 
 `webrt COMMAND --help` shows more. Exit codes: 0 done, 1 an error (told in one message), 2 wrong usage."""
@@ -44,6 +47,8 @@ def parser() -> argparse.ArgumentParser:
         ("compile", "a model to a .webrt plan, without any device", compile_command.EXAMPLES, compile_command),
         ("run", "runs a model or a plan on this machine", run_command.EXAMPLES, run_command),
         ("inspect", "shows what is in a model or a plan", inspect_command.EXAMPLES, inspect_command),
+        ("bench", "measures how fast models run on this machine", bench_command.EXAMPLES, bench_command),
+        ("profile", "shows where a model's time goes, kernel by kernel", profile_command.EXAMPLES, profile_command),
         ("site", "makes a static folder with the page and all it needs", _SITE_EXAMPLES, site_command),
         ("sandbox-status", "shows what confines a compilation here", sandbox_status.EXAMPLES, sandbox_status),
     ):

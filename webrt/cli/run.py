@@ -46,7 +46,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         "--dim", type=options.dim, action="append", default=[], metavar="NAME=SIZE", help="a free dim's size"
     )
     parser.add_argument("--strict", action="store_true", help="a node on the CPU is an error")
-    parser.add_argument("--repeat", type=_positive, default=1, metavar="N", help="run so many times (default: 1)")
+    parser.add_argument("--repeat", type=positive, default=1, metavar="N", help="run so many times (default: 1)")
 
 
 def run(args: argparse.Namespace) -> int:
@@ -103,16 +103,6 @@ def open_session(
     return InferenceSession(path, settings, providers=wanted)
 
 
-def adapter_name(session: InferenceSession) -> str:
-    """The adapter that runs the session's kernels."""
-    from webrt.runtime.null import NullDevice
-
-    if isinstance(session.device, NullDevice):
-        return "none: everything runs on the CPU"
-    target = session.device.target
-    return f"{target.name} ({', '.join(filter(None, (target.vendor, target.kind)))})"
-
-
 def describe(name: str, value: Any) -> str:
     """An output on one line: name, type, shape, least, greatest and mean element."""
     if not hasattr(value, "dtype"):
@@ -127,7 +117,9 @@ def describe(name: str, value: Any) -> str:
 def _report(
     session: InferenceSession, notes: Sequence[str], outputs: Mapping[str, Any], loaded: float, times: Sequence[float]
 ) -> Iterable[str]:
-    yield f"adapter    {adapter_name(session)}"
+    from webrt.runtime.devices import adapter_name
+
+    yield f"adapter    {adapter_name(session.device)}"
     yield f"placement  {summary(session.get_placement())}"
     for title, lines in (("input", notes), ("output", [describe(n, v) for n, v in outputs.items()])):
         yield from (f"{title:<10} {line}" for line in lines)
@@ -183,7 +175,8 @@ def file_names(names: Sequence[str]) -> list[str]:
     return [f"{name}.npy" for name in taken]
 
 
-def _positive(text: str) -> int:
+def positive(text: str) -> int:
+    """A number above 0 of the command line."""
     if not (text.isdecimal() and int(text) > 0):
         raise argparse.ArgumentTypeError(f"{text!r} is not a number above 0")
     return int(text)

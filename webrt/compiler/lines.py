@@ -61,7 +61,8 @@ class Lines:
         elementwise = builder.elementwise if node is not None else []
         node = node or root.node
         computes = [n for p in [*parts, root] for n in (*p.parts, p.node) if n is not node]
-        self.placed[last] = Placed(node, "kernel", reason, builder.steps, list(dict.fromkeys(checks)), elementwise, computes)
+        once = list(dict.fromkeys(checks))
+        self.placed[last] = Placed(node, "kernel", reason, builder.steps, once, elementwise, computes)
         for i in others:
             self.placed[i] = Placed(self.placed[i].node, "fused", f"computed by {_title(node)}")
         for p in [*parts, root]:

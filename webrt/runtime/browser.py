@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import json
 import math
 import posixpath
 import re
@@ -24,6 +25,7 @@ from webrt.runtime import tensor as T
 from webrt.runtime.device import Buffer, Counters, HostProvider, Range, padded
 from webrt.runtime.feeds import choose_locations, choose_outputs, take
 from webrt.runtime.host_steps import HostSteps
+from webrt.runtime.profile import Recorded, of_player
 from webrt.runtime.session import RunStats
 from webrt.runtime.sizes import Sizes
 from webrt.runtime.tensor import Tensor
@@ -97,7 +99,8 @@ class BrowserSession:
     """Runs a plan in the browser: the surface of runtime/session.py's Session.
 
     Where the browser can wait inside a call (JSPI) a session is made when all is loaded; elsewhere `ready` waits for
-    that. Raises TargetError, PlacementError, KernelError, OutOfMemory and DeviceLost.
+    that. While `profile` is a list, each run is timed step by step and added to it. Raises TargetError, PlacementError,
+    KernelError, OutOfMemory and DeviceLost.
     """
 
     def __init__(
@@ -105,6 +108,7 @@ class BrowserSession:
     ) -> None:
         self.plan, self.device = plan, device
         self.last_run = RunStats()
+        self.profile: list[Recorded] | None = None
         self._host = HostSteps(plan, host)
         self._closed = False
         self._turn = asyncio.Lock()
@@ -154,9 +158,13 @@ class BrowserSession:
             on_device = choose_locations(outputs, output_location)
             tensors = self._take(feeds)
             await self.ready()
+            self._time()
             where = {o.name: "gpu" for o, d in zip(outputs, on_device) if d}
             names = to_js([o.name for o in outputs])
             made = await self._go(to_js(tensors), names, to_js(where, dict_converter=Object.fromEntries))
+            if self.profile is not None:
+                runs = json.loads(self.device.player.profiled(self._loaded))
+                self.profile += [of_player(self.plan, run, self._host.spans) for run in runs]
             found = {t[0]: t for t in made}
             return [self._output(o, found[o.name]) for o in outputs]
 
@@ -175,6 +183,12 @@ class BrowserSession:
 
     def __exit__(self, *exc: object) -> None:
         self.close()
+
+    def _time(self) -> None:
+        """Has the player time runs where a profile is on, and not where none is."""
+        if self._host.timed != (self.profile is not None):
+            self._host.timed = self.profile is not None
+            self.device.player.profile(self._loaded, self._host.timed)
 
     def _take(self, feeds: Mapping[str, Any]) -> list[Wire]:
         taken = take(self.plan, self.device, feeds, Sizes(self.plan))

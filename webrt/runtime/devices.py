@@ -55,6 +55,14 @@ def open_device(options: Mapping[str, Any]) -> NativeDevice | BrowserDevice:
         return device
 
 
+def adapter_name(device: AnyDevice) -> str:
+    """The adapter for people."""
+    if isinstance(device, NullDevice):
+        return "none: everything runs on the CPU"
+    target = device.target
+    return f"{target.name} ({', '.join(filter(None, (target.vendor, target.kind)))})"
+
+
 def open_session(
     plan: Plan, device: AnyDevice, host: HostProvider | None, progress: Callable[[str, int, int], None] | None = None
 ) -> AnySession:

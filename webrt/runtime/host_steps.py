@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import time
 from collections.abc import Mapping, Sequence
 from typing import Any
 
@@ -10,12 +11,14 @@ from webrt.errors import PlanError
 from webrt.plan import HostStep, Plan
 from webrt.runtime import tensor as T
 from webrt.runtime.device import HostProvider
+from webrt.runtime.profile import Span
 from webrt.runtime.session import prepare_host
 from webrt.runtime.tensor import HostValue
 
 
 class HostSteps:
-    """Host steps of `plan` run by `host`. `values` are what the host has in this run; `ran` counts its nodes.
+    """Host steps of `plan` run by `host`. `values` are what the host has in this run; `ran` counts its nodes; `spans`
+    are their times, where it is `timed`.
 
     Raises PlacementError where the plan has host steps and there is no provider.
     """
@@ -24,12 +27,15 @@ class HostSteps:
         self.plan = plan
         self.values: dict[str, HostValue] = {}
         self.ran = 0
+        self.timed = False
+        self.spans: list[Span] = []
         self._nodes = prepare_host(plan, host)
 
     def begin(self, values: Mapping[str, HostValue]) -> None:
         """A new run, which was fed these values."""
         self.values = dict(values)
         self.ran = 0
+        self.spans = []
 
     def run(self, steps: Sequence[int], fetched: Mapping[str, HostValue]) -> dict[str, HostValue]:
         """Runs the steps of these indices, in order; `fetched` came from the device. Returns what they made."""
@@ -40,7 +46,11 @@ class HostSteps:
             if not isinstance(step, HostStep):
                 raise PlanError(f"step {index} is no host step")
             inputs = [self._value(n) if n else None for n in step.inputs]
-            made = self._nodes[index].run(inputs, {n: self._value(n) for n in step.outer})
+            outer = {n: self._value(n) for n in step.outer}
+            begin = time.perf_counter_ns() if self.timed else 0
+            made = self._nodes[index].run(inputs, outer)
+            if self.timed:
+                self.spans.append(Span(index, begin, time.perf_counter_ns(), True))
             self.ran += 1
             named = {n: v for n, v in zip(step.outputs, made) if n}
             self.values.update(named)

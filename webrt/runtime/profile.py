@@ -105,6 +105,19 @@ class Recorder:
         return times
 
 
+def of_player(plan: Plan, run: Mapping[str, Any], host: Sequence[Span]) -> Recorded:
+    """A run that web/player/profile.js timed, in milliseconds; `host` are the nodes that Python ran meanwhile."""
+    spans = [Span(s["step"], _ns(s["begin"]), _ns(s["end"])) for s in run["spans"] if not s["host"]]
+    return Recorded(
+        plan, _ns(run["begin"]), _ns(run["end"]), run["clock"], {int(k): v for k, v in run["kernels"].items()},
+        run["values"], [*spans, *host], [(_ns(begin), _ns(end)) for begin, end in run["submits"]],
+    )  # fmt: skip
+
+
+def _ns(ms: float) -> int:
+    return round(ms * 1e6)
+
+
 def trace(runs: Sequence[Recorded], adapter: str) -> dict[str, Any]:
     """A trace in Chrome's format (chrome://tracing, ui.perfetto.dev): times in microseconds from the first run on.
 
