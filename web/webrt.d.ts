@@ -82,6 +82,10 @@ export class Session {
   readonly counters: Counters;
   run(feeds: Record<string, Feed>, options?: RunOptions & { location?: "cpu" }): Promise<Record<string, PlainTensor>>;
   run(feeds: Record<string, Feed>, options: RunOptions): Promise<Record<string, PlainTensor | GpuTensor>>;
+  /** Times runs step by step from now on. */
+  startProfiling(): void;
+  /** The runs that were timed, as a Chrome trace for JSON (ui.perfetto.dev); null where none was. */
+  endProfiling(): object | null;
   release(): void;
 }
 
@@ -168,5 +172,9 @@ export class InferenceSession {
   readonly inputMetadata: ValueMetadata[];
   readonly outputMetadata: ValueMetadata[];
   run(feeds: Record<string, Tensor | Feed>, fetches?: readonly string[]): Promise<Record<string, Tensor>>;
+  /** Times runs step by step from now on. */
+  startProfiling(): void;
+  /** The runs that were timed, as a Chrome trace for JSON (ui.perfetto.dev); null where none was. */
+  endProfiling(): object | null;
   release(): Promise<void>;
 }

@@ -58,6 +58,12 @@ const calls = {
     objects.get(session).release();
     return objects.get(session).counters;
   },
+  startProfiling: ({ session }) => objects.get(session).startProfiling(),
+  endProfiling: ({ session }) => objects.get(session).endProfiling(),
+  /** A device without timestamp queries. */
+  async plainDevice() {
+    return keep(await (await navigator.gpu.requestAdapter()).requestDevice());
+  },
   dispose: ({ tensor }) => objects.get(tensor).dispose(),
   device: async () => keep(await player.openDevice()),
   destroy: ({ device }) => objects.get(device).destroy(),

@@ -175,3 +175,24 @@ other = browser.BrowserSession(session.plan, session.device, Failing())
 told(other.run, None, {"x": np.ones(3, np.float32)})
 """,
     ) == ["ShapeError", "no such shape"]
+
+
+def test_profiles(page: Page) -> None:
+    assert run(
+        page,
+        """
+from webrt.runtime.report import report
+session = webrt.InferenceSession(HOSTED)
+f = np.array([1, -1, 0, 2], np.float32)
+plain = session.run(None, {"x": f})
+session.start_profiling()
+same = [close(session.run(None, {"x": f}), plain) for _ in range(2)]
+runs = session.profiled_runs
+hosted = [sum(s.host for s in r.spans) == session.last_run.host_nodes for r in runs]
+made = report(runs, "here")
+name = session.end_profiling()
+events = json.load(open(name))["traceEvents"]
+cats = sorted({e["cat"] for e in events if "cat" in e} - {"copy"})
+[same, hosted, made["clock"], made["dispatches"] > 0, made["host_ms"] > 0, cats, session.profiled_runs]
+""",
+    ) == [[[True, True]] * 2, [True, True], "timestamp queries", True, True, ["dispatch", "host", "run", "submit"], []]
