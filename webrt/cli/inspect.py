@@ -58,7 +58,18 @@ def describe(plan: Plan, before: Counter[str] | None = None) -> dict[str, Any]:
         "slots": [{"label": s.label, "bytes": size_text(plan.dims, s.size)} for s in plan.slots],
         "constants": {"count": len(plan.constants), "bytes": sum(c.nbytes for c in plan.constants)},
         "params_bytes": plan.params_size,
+        "memory": _memory(plan),
     }
+
+
+def _memory(plan: Plan) -> dict[str, int | None]:
+    """Bytes of constants and slots together, and the least that would do: constants and the tensors that are needed at
+    one time; None where sizes are free."""
+    constants, live = sum(c.nbytes for c in plan.constants), plan.meta.get("live_bytes")
+    sizes = [s.size for s in plan.slots]
+    if not isinstance(live, int) or not all(isinstance(s, int) for s in sizes):
+        return {"peak": None, "lower_bound": None}
+    return {"peak": constants + sum(s for s in sizes if isinstance(s, int)), "lower_bound": constants + live}
 
 
 def _of_plan(args: argparse.Namespace) -> dict[str, Any]:
@@ -162,3 +173,8 @@ def _memory_lines(report: dict[str, Any]) -> Iterable[str]:
     )
     yield from _first(f"  {i:>4} {s['label']}: {_short(str(s['bytes']), 100)} bytes" for i, s in enumerate(slots))
     yield f"\nconstants: {report['constants']['count']}, {report['constants']['bytes']} bytes"
+    peak, least = report["memory"]["peak"], report["memory"]["lower_bound"]
+    if peak is None:
+        yield "\nmemory: depends on free dims; fix them with --dim NAME=SIZE"
+    else:
+        yield f"\nmemory: {peak / 1e6:.2f} MB at its peak; the least that would do is {least / 1e6:.2f} MB"

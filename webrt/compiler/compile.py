@@ -120,7 +120,11 @@ def _back_half(graph: Graph, placed: list[Placed], options: CompileOptions, stru
     _report(options, "memory")
     assigned = memory.assign(graph, items, options.target.limit("maxStorageBufferBindingSize"))
     _report(options, "emit")
-    meta = {"overridable": [_describe(v) for v in graph.overridable], "structural": sorted(structural)}
+    meta = {
+        "overridable": [_describe(v) for v in graph.overridable],
+        "structural": sorted(structural),
+        "live_bytes": assigned.live,
+    }
     return emit.emit(graph, placed, items, assigned, options.target, structural, meta)
 
 

@@ -8,8 +8,10 @@ among themselves only, since a slot that is bound whole must fit one.
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass, field
+from itertools import accumulate
 from typing import TypeAlias
 
 from webrt import dims as D
@@ -29,7 +31,8 @@ Kind: TypeAlias = tuple[bool, frozenset[str]]
 class Memory:
     """`roots`: alias → the value whose bytes it is. `places`: of each root that has bytes on the device. `tenants`: the
     sizes in bytes that each slot has to hold; `labels`: whose it was first. `constants`: those on the device, in order
-    of first use. `limit`: bytes of one binding. `early`: variables that the feeds bind, before any step."""
+    of first use. `limit`: bytes of one binding. `early`: variables that the feeds bind, before any step. `live`: bytes
+    of the tensors that are needed at one time, where that is most; None where sizes are free."""
 
     limit: int
     early: frozenset[str]
@@ -38,6 +41,7 @@ class Memory:
     tenants: list[list[Dim]] = field(default_factory=list)
     labels: list[str] = field(default_factory=list)
     constants: list[Value] = field(default_factory=list)
+    live: int | None = None
 
     def root(self, value: Value) -> Value:
         return self.roots.get(value, value)
@@ -63,10 +67,14 @@ def assign(graph: Graph, items: Sequence[Item], limit: int) -> Memory:
         memory.root(v) for i in items if not isinstance(i.step, HostNode) for v in (*reads(i.step), *writes(i.step))
     }
     _constants(items, memory)
+    last = _last_use(graph, items, memory)
+    fed: list[Tenant] = []
     for value in graph.inputs:
         if value in device and value.const is None:
-            memory.places[value] = _new_slot(memory, [slot_size(value)], value.name)
-    _slots(items, device, _last_use(graph, items, memory), memory)
+            size = slot_size(value)
+            memory.places[value] = _new_slot(memory, [size], value.name)
+            fed.append(Tenant(size, 0, last[value], None, 0))
+    memory.live = _largest_live([*fed, *_slots(items, device, last, memory)])
     return memory
 
 
@@ -115,7 +123,8 @@ def _constants(items: Sequence[Item], memory: Memory) -> None:
                 memory.constants.append(root)
 
 
-def _slots(items: Sequence[Item], device: set[Value], last: dict[Value, int], memory: Memory) -> None:
+def _slots(items: Sequence[Item], device: set[Value], last: dict[Value, int], memory: Memory) -> list[Tenant]:
+    """Gives slots to all that steps write; returns what has them."""
     values: list[Value] = []
     tenants: list[Tenant] = []
     seen: set[Value] = set()
@@ -131,6 +140,17 @@ def _slots(items: Sequence[Item], device: set[Value], last: dict[Value, int], me
     for slot, held in share(tenants):
         place = _new_slot(memory, slot.sizes, values[held[0]].name)
         memory.places.update((values[k], place) for k in held)
+    return tenants
+
+
+def _largest_live(tenants: Sequence[Tenant]) -> int | None:
+    changes: Counter[int] = Counter()
+    for t in tenants:
+        if not isinstance(t.size, int):
+            return None
+        changes[t.first] += t.size
+        changes[t.last + 1] -= t.size
+    return max(accumulate(change for _, change in sorted(changes.items())), default=0)
 
 
 def _new_slot(memory: Memory, sizes: list[Dim], label: str) -> Place:
