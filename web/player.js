@@ -11,7 +11,7 @@
  * `data` may be null for a value that never meets a device: the host then keeps it by name, for the same run.
  */
 
-import { DeviceError, PlacementError } from "./player/common.js";
+import { DeviceError, DeviceLost, PlacementError, PlanError } from "./player/common.js";
 import { shareDevice } from "./player/device.js";
 import { sizeText } from "./player/dims.js";
 import { Gpu } from "./player/gpu.js";
@@ -20,11 +20,11 @@ import { Memory } from "./player/memory.js";
 import { Profile, traceOf } from "./player/profile.js";
 import { Resolver, nameOf, placesOf } from "./player/resolve.js";
 import { Run } from "./player/run.js";
-import { Source, readPlan } from "./player/source.js";
+import { Origin, readPlan } from "./player/source.js";
 
 export {
   DTYPES, DeviceError, DeviceLost, InputError, KernelError, ModelError, NoAdapter, OutOfMemory, PlacementError,
-  PlanError, ShapeError, TargetError, UnsupportedType, WebrtError,
+  PlanError, RunTerminated, ShapeError, TargetError, UnsupportedType, WebrtError,
 } from "./player/common.js";
 export { evaluate } from "./player/dims.js";
 export { GpuTensor } from "./player/feeds.js";
@@ -37,19 +37,23 @@ const MAX_FRAMES = 8;
 /**
  * A session of a .webrt file: its bytes, a Blob, a Response, a ReadableStream or a URL.
  *
- * Options: `device` (a GPUDevice that stays the caller's), `host` (see above), `fetch`, and `onProgress(stage, done,
- * total)` with the stages "download" (bytes of constants) and "pipelines". Raises PlanError, PlacementError, NoAdapter,
- * TargetError, KernelError, OutOfMemory or DeviceLost.
+ * Options: `device` (a GPUDevice that stays the caller's), `host` (see above), `fetch`, `autoRecover` (a run that meets
+ * a lost device gets a new one and is done once more; bytes are kept for that), and `onProgress(stage, done, total)` with
+ * the stages "download" (bytes of constants) and "pipelines". Raises PlanError, PlacementError, NoAdapter, TargetError,
+ * KernelError, OutOfMemory or DeviceLost.
  */
-export async function loadPlan(file, { device, host = null, fetch = globalThis.fetch, onProgress = () => {} } = {}) {
-  const source = await Source.open(file, (url) => fetch(url));
+export async function loadPlan(file, options = {}) {
+  const { host = null, fetch = globalThis.fetch, onProgress = () => {}, autoRecover = false } = options;
+  let { device } = options;
+  const origin = new Origin(file, (url) => fetch(url), autoRecover);
+  const source = await origin.opened;
   let session = null;
   let leave = () => {};
   try {
     const plan = await readPlan(source);
     refuseHostSteps(plan, host);
     if (!device) ({ device, leave } = await shareDevice());
-    session = new Session(plan, device, { host, leave });
+    session = new Session(plan, device, { host, leave, origin, autoRecover, shared: device !== options.device });
     await session.load(source, onProgress);
     return session;
   } catch (e) {
@@ -78,14 +82,29 @@ export class Session {
   #last = Promise.resolve();
   #released = false;
   #leave;
+  #origin;
+  #autoRecover;
+  #shared;
 
-  constructor(plan, device, { host, leave }) {
+  constructor(plan, device, { host, leave, origin, autoRecover, shared }) {
     this.plan = plan;
     this.host = host;
     this.#leave = leave;
-    this.gpu = new Gpu(device);
-    this.resolver = new Resolver(plan, this.gpu.target);
-    this.memory = new Memory(plan, this.gpu, this.resolver);
+    this.#origin = origin;
+    this.#autoRecover = autoRecover;
+    this.#shared = shared;
+    this.#attach(device);
+  }
+
+  #attach(device) {
+    const { counters, profile } = this.gpu ?? {};
+    this.gpu = new Gpu(device, counters);
+    if (profile) this.gpu.profile = new Profile(device, profile.runs);
+    this.resolver = new Resolver(this.plan, this.gpu.target);
+    this.memory = new Memory(this.plan, this.gpu, this.resolver);
+    this.#pipelines.clear();
+    this.#groups.clear();
+    this.#frames.clear();
   }
 
   /** The inputs: [{ name, dtype, shape }], shape a list of numbers and expressions, or null. */
@@ -125,13 +144,32 @@ export class Session {
 
   /**
    * Runs once. `feeds`: { name: typed array | list | { data, dims } | device tensor }. Options: `outputs` (names,
-   * default all), `location` ("cpu" or "gpu", for all or by name).
+   * default all), `location` ("cpu" or "gpu", for all or by name), `signal` (an AbortSignal, which ends the run between
+   * submits and host steps: its reason is thrown), `timeout` (seconds to wait for the device at a time, which is given up
+   * after that: DeviceLost).
    * Returns { name: { dtype, dims, data } }; with "gpu", a GpuTensor.
    */
-  run(feeds, { outputs, location = "cpu" } = {}) {
-    const turn = this.#last.then(() => this.#run(feeds, outputs, location));
-    this.#last = turn.catch(() => null);
-    return turn;
+  run(feeds, options = {}) {
+    return this.#turn(async () => {
+      try {
+        return await this.#run(feeds, options);
+      } catch (e) {
+        if (!this.#autoRecover || !(e instanceof DeviceLost) || e.timedOut) throw e;
+      }
+      await this.#recover({});
+      return this.#run(feeds, options);
+    });
+  }
+
+  /**
+   * After a DeviceLost: another device, with the constants and pipelines of this session on it. It does nothing where
+   * the device is there. Sessions that shared the lost device share the new one as each of them recovers.
+   *
+   * Options: `device`, where the lost one was the caller's; `file`, where the plan was given as a stream, or as bytes
+   * without `autoRecover`. Raises PlanError where the file is gone or another one, and what `loadPlan` raises.
+   */
+  recover({ device, file } = {}) {
+    return this.#turn(() => this.#recover({ device, file }));
   }
 
   /** Times runs step by step from now on. */
@@ -168,39 +206,83 @@ export class Session {
     return this.#frames.get(key);
   }
 
-  /** The pipeline of a dispatch's kernel and its bind group over these resources, which is kept. */
-  group(index, kernel, resources) {
+  /** The pipeline of a dispatch's kernel and its bind group over these resources, which is kept; `step` is its name. */
+  group(index, kernel, resources, step) {
     const pipeline = this.#pipelines.get(kernel);
     const name = (r) => (r.view ? `t${r.id}` : `${r.buffer.id}:${r.offset}:${r.nbytes}`);
     const key = `${kernel}:${resources.map(name).join()}`;
     let kept = this.#groups.get(index);
     if (kept?.key !== key) {
-      kept = { key, group: this.gpu.bind(pipeline, resources) };
+      kept = { key, group: this.gpu.bind(pipeline, resources, step) };
       this.#groups.set(index, kept);
     }
     return { pipeline, group: kept.group };
   }
 
-  /** What `work` gives; at the first run of a shape under error scopes. */
-  async checked(frame, work) {
-    const result = await (frame.fresh ? this.gpu.guard("the first run at these sizes", work) : work());
-    await this.gpu.settle();
-    return result;
+  /** Work on the session waits for the work before it. */
+  #turn(work) {
+    const turn = this.#last.then(work);
+    this.#last = turn.catch(() => null);
+    return turn;
   }
 
-  async #run(feeds, outputs, location) {
+  #open() {
     if (this.#released) throw new DeviceError("the session was released; make a new one");
+  }
+
+  async #run(feeds, options) {
+    this.#open();
     this.gpu.alive();
     try {
-      const run = new Run(this, outputs, location);
+      const run = new Run(this, options);
       const { profile } = this.gpu;
       profile?.begin();
       const made = await run.go(feeds);
       await profile?.end(run.sizes.values, (step) => run.kernelOf(step));
       return made;
     } catch (e) {
+      const { signal } = options;
+      if (signal?.aborted && e === signal.reason) throw e;
+      this.#open();
       throw await this.gpu.named(e);
     }
+  }
+
+  async #recover({ device, file }) {
+    this.#open();
+    if (!await this.gpu.isLost()) return;
+    const source = await this.#origin.again(file);
+    try {
+      const { digest } = await readPlan(source);
+      if (digest !== this.plan.digest) throw new PlanError("the plan's file was changed since it was opened; load it anew");
+      await this.#move(device ? { device, leave: () => {} } : await this.#another(), source);
+    } catch (e) {
+      source.cancel();
+      throw e;
+    }
+  }
+
+  async #another() {
+    if (this.#shared) return shareDevice();
+    throw new DeviceLost("the lost device was the caller's; give another: recover({ device })");
+  }
+
+  async #move({ device, leave }, source) {
+    const { gpu, memory, resolver } = this;
+    memory.close();
+    gpu.close();
+    try {
+      this.#attach(device);
+      await this.load(source, () => {});
+    } catch (e) {
+      this.memory.close();
+      this.gpu.close();
+      leave();
+      Object.assign(this, { gpu, memory, resolver }); // still lost: it can be tried again
+      throw e;
+    }
+    this.#leave();
+    this.#leave = leave;
   }
 
   /** The pipelines of `kernels`, of each step one or none, as far as there is none yet. */

@@ -35,12 +35,28 @@ export interface LoadOptions {
   /** Runs host steps of these indices; `data` may be null for a value that never meets a device. */
   host?: (steps: number[], inputs: Record<string, PlainTensor>) => Promise<Record<string, PlainTensor>>;
   fetch?: (url: string | URL) => Promise<Response>;
+  /** A run that meets a lost device gets a new one and is done once more; the plan's bytes are kept for that. */
+  autoRecover?: boolean;
   onProgress?: (stage: "download" | "pipelines", done: number, total: number) => void;
 }
 
-export interface RunOptions {
+export interface RunControl {
+  /** Ends the run between submits and host steps; the session can be used again. */
+  signal?: AbortSignal;
+  /** Seconds to wait for the device at a time; it is given up after that. */
+  timeout?: number;
+}
+
+export interface RunOptions extends RunControl {
   outputs?: readonly string[];
   location?: Location | Record<string, Location>;
+}
+
+export interface RecoverOptions {
+  /** Where the lost one was the caller's. */
+  device?: GPUDevice;
+  /** Where the plan was given as a stream, or as bytes without `autoRecover`. */
+  file?: Source;
 }
 
 type Location = "cpu" | "gpu";
@@ -86,6 +102,7 @@ export class Session {
   startProfiling(): void;
   /** The runs that were timed, as a Chrome trace for JSON (ui.perfetto.dev); null where none was. */
   endProfiling(): object | null;
+  recover(options?: RecoverOptions): Promise<void>;
   release(): void;
 }
 
@@ -97,6 +114,7 @@ export class GpuTensor {
   readonly dtype: TensorType;
   readonly dims: number[];
   readonly nbytes: number;
+  readonly lost: boolean;
   read(): Promise<TensorData>;
   dispose(): void;
 }
@@ -138,6 +156,8 @@ export class DeviceError extends WebrtError {}
 export class NoAdapter extends DeviceError {}
 export class DeviceLost extends DeviceError {}
 export class OutOfMemory extends DeviceError {}
+/** The caller ended a run; where an AbortSignal did, its reason is thrown instead. */
+export class RunTerminated extends WebrtError {}
 
 /** A tensor under onnxruntime-web's names. */
 export class Tensor {
@@ -171,7 +191,12 @@ export class InferenceSession {
   readonly outputNames: string[];
   readonly inputMetadata: ValueMetadata[];
   readonly outputMetadata: ValueMetadata[];
-  run(feeds: Record<string, Tensor | Feed>, fetches?: readonly string[]): Promise<Record<string, Tensor>>;
+  run(
+    feeds: Record<string, Tensor | Feed>,
+    fetches?: readonly string[],
+    options?: RunControl,
+  ): Promise<Record<string, Tensor>>;
+  recover(options?: RecoverOptions): Promise<void>;
   /** Times runs step by step from now on. */
   startProfiling(): void;
   /** The runs that were timed, as a Chrome trace for JSON (ui.perfetto.dev); null where none was. */

@@ -95,14 +95,19 @@ export class InferenceSession {
     return this.#session.outputs.map(({ name, dtype, shape }) => ({ name, type: dtype, shape }));
   }
 
-  /** Runs once. `feeds`: { name: Tensor }; `fetches`: names of the wanted outputs. Returns { name: Tensor }. */
-  async run(feeds, fetches) {
+  /**
+   * Runs once. `feeds`: { name: Tensor }; `fetches`: names of the wanted outputs; options: `signal` (an AbortSignal) and
+   * `timeout` (seconds), as for `Session.run`. Returns { name: Tensor }.
+   */
+  async run(feeds, fetches, { signal, timeout } = {}) {
     const given = Object.entries(feeds).map(([name, t]) => [name, t instanceof Tensor ? t.feed : t]);
     const where = this.#location;
     const plain = (at) => (at === "gpu-buffer" ? "gpu" : at);
     const location = typeof where === "string" ? plain(where)
       : Object.fromEntries(Object.entries(where).map(([name, at]) => [name, plain(at)]));
-    const made = await this.#session.run(Object.fromEntries(given), { outputs: fetches, location });
+    const made = await this.#session.run(Object.fromEntries(given), {
+      outputs: fetches, location, signal, timeout,
+    });
     return Object.fromEntries(Object.entries(made).map(([name, value]) => [name, tensorOf(value)]));
   }
 
@@ -114,6 +119,11 @@ export class InferenceSession {
   /** The runs that were timed, as a Chrome trace: an object for JSON, or null where none was. */
   endProfiling() {
     return this.#session.endProfiling();
+  }
+
+  /** After a DeviceLost: as `Session.recover`. */
+  async recover(options) {
+    await this.#session.recover(options);
   }
 
   /** Frees the session's device memory. */

@@ -24,6 +24,7 @@ if TYPE_CHECKING:
     from webrt.errors import OutOfMemory as OutOfMemory
     from webrt.errors import PlacementError as PlacementError
     from webrt.errors import PlanError as PlanError
+    from webrt.errors import RunTerminated as RunTerminated
     from webrt.errors import SandboxError as SandboxError
     from webrt.errors import ShapeError as ShapeError
     from webrt.errors import TargetError as TargetError
@@ -33,6 +34,7 @@ if TYPE_CHECKING:
     from webrt.inference import InferenceSession as InferenceSession
     from webrt.inference import get_available_providers as get_available_providers
     from webrt.options import GraphOptimizationLevel as GraphOptimizationLevel
+    from webrt.options import RunOptions as RunOptions
     from webrt.options import SessionOptions as SessionOptions
     from webrt.plan import Plan as Plan
     from webrt.plan import load as load_plan  # noqa: F401
@@ -46,7 +48,7 @@ if TYPE_CHECKING:
 
 _NAMES = {
     "webrt.inference": ("InferenceSession", "get_available_providers"),
-    "webrt.options": ("GraphOptimizationLevel", "SessionOptions"),
+    "webrt.options": ("GraphOptimizationLevel", "RunOptions", "SessionOptions"),
     "webrt.signature": ("ModelMetadata", "NodeArg"),
     "webrt.compiler.compile": ("compile_model",),
     "webrt.compiler.options": ("CompileOptions",),
@@ -56,7 +58,7 @@ _NAMES = {
     "webrt.errors": (
         "DeviceError", "DeviceFreeError", "DeviceLost", "ExternalDataError", "InputError", "InvalidModel",
         "KernelError", "ModelError", "NoAdapter", "NotConstant", "OutOfMemory", "PlacementError", "PlanError",
-        "SandboxError", "ShapeError", "TargetError", "UnsupportedOp", "UnsupportedType", "WebrtError",
+        "RunTerminated", "SandboxError", "ShapeError", "TargetError", "UnsupportedOp", "UnsupportedType", "WebrtError",
     ),
 }  # fmt: skip
 _WHERE = {name: (module, name) for module, names in _NAMES.items() for name in names}

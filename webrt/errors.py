@@ -9,6 +9,7 @@ WebrtError
 ├─ KernelError      WGSL was refused
 ├─ InputError       a feed is missing, extra, of the wrong type or of the wrong shape
 ├─ DeviceError      NoAdapter · DeviceLost · OutOfMemory · DeviceFreeError
+├─ RunTerminated    the caller ended a run
 └─ SandboxError     the confined worker was killed, ran out of time or memory, or was refused a call
 """
 
@@ -31,6 +32,7 @@ __all__ = [
     "OutOfMemory",
     "PlacementError",
     "PlanError",
+    "RunTerminated",
     "SandboxError",
     "ShapeError",
     "TargetError",
@@ -38,6 +40,11 @@ __all__ = [
     "UnsupportedType",
     "WebrtError",
 ]
+
+
+def counted(n: int, noun: str) -> str:
+    """ "1 node", "2 nodes", for a text."""
+    return f"{n} {noun}{'' if n == 1 else 'es' if noun.endswith('ch') else 's'}"
 
 
 class WebrtError(Exception):
@@ -155,6 +162,10 @@ class OutOfMemory(DeviceError):
 
 class DeviceFreeError(DeviceError):
     """A path that must not touch a device asked for device memory."""
+
+
+class RunTerminated(WebrtError):
+    """The caller ended the run (`RunOptions.terminate`); the session can be used again."""
 
 
 class SandboxError(WebrtError):

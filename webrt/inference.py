@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import functools
 import threading
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -11,11 +12,12 @@ from pathlib import Path
 from typing import Any
 
 from webrt.dims import LIMIT
-from webrt.errors import DeviceFreeError, InputError, NoAdapter, NotConstant
+from webrt.errors import DeviceError, DeviceFreeError, DeviceLost, InputError, NoAdapter, NotConstant
 from webrt.loading import Loader, Source
-from webrt.options import CPU, WEBGPU, ProviderEntry, SessionOptions, parse_providers
+from webrt.options import CPU, WEBGPU, ProviderEntry, RunOptions, SessionOptions, parse_providers
 from webrt.plan import PlacedNode, Plan, atomic_file
 from webrt.runtime import devices
+from webrt.runtime.control import Control
 from webrt.runtime.devices import AnyDevice, AnySession, adapter_name
 from webrt.runtime.profile import Recorded, trace_text
 from webrt.runtime.session import RunStats, Session
@@ -45,6 +47,10 @@ class InferenceSession:
             raise InputError(f"sess_options is a SessionOptions; a {type(sess_options).__name__} was given")
         self._options = sess_options or SessionOptions()
         self._tasks: set[asyncio.Future[None]] = set()
+        self._auto_recover = self._options.is_set("session.auto_recover")
+        self._options.seconds("session.run_timeout")
+        self._recovering = threading.Lock()
+        self._closed = False
         self._loader = Loader(self._options, parse_providers(providers, provider_options))
         self._signature, self._plan, unknown = self._loader.load(source)
         self._variants = Variants(self._signature.dtypes, self._loader.compile_known, self._loader.open, unknown)
@@ -76,7 +82,7 @@ class InferenceSession:
         self,
         output_names: Sequence[str] | None,
         input_feed: Mapping[str, Any],
-        run_options: object = None,
+        run_options: RunOptions | None = None,
         *,
         output_location: str | Mapping[str, str] = "cpu",
     ) -> list[Any]:
@@ -84,26 +90,65 @@ class InferenceSession:
 
         `input_feed` maps input names to numpy arrays, device Tensors, lists (sequences) or dicts (maps); initializers
         of `get_overridable_initializers()` may be fed too. `output_location` is "cpu" or "device" (a `webrt.Tensor`),
-        for all or by name. `run_options` is accepted and has no effect. Raises InputError for feeds that do not fit.
+        for all or by name. `run_options.terminate` ends the run. Raises InputError for feeds that do not fit,
+        RunTerminated, OutOfMemory and DeviceLost: see `recover`.
         """
         _check_request(output_names, output_location)
+        control = self._control(run_options)
+        try:
+            with self._session_for(input_feed) as (session, feeds):
+                return session.run(output_names, feeds, output_location, control)
+        except DeviceLost:
+            if not self._auto_recover or control.left == 0:
+                raise
+        self.recover()
         with self._session_for(input_feed) as (session, feeds):
-            return session.run(output_names, feeds, output_location)
+            return session.run(output_names, feeds, output_location, self._control(run_options))
 
     async def arun(
         self,
         output_names: Sequence[str] | None,
         input_feed: Mapping[str, Any],
+        run_options: RunOptions | None = None,
         *,
         output_location: str | Mapping[str, str] = "cpu",
     ) -> list[Any]:
         """`run` without blocking the event loop."""
         if not devices.IN_BROWSER:
-            return await asyncio.to_thread(self.run, output_names, input_feed, output_location=output_location)
-        with self._session_for(input_feed) as (session, feeds):
-            if isinstance(session, Session):
-                return session.run(output_names, feeds, output_location)
-            return await session.arun(output_names, feeds, output_location)
+            run = functools.partial(self.run, output_names, input_feed, run_options, output_location=output_location)
+            return await asyncio.to_thread(run)
+        control = self._control(run_options)
+        try:
+            return await self._arun(output_names, input_feed, output_location, control)
+        except DeviceLost:
+            if not self._auto_recover or control.left == 0:
+                raise
+        await self.arecover()
+        return await self._arun(output_names, input_feed, output_location, self._control(run_options))
+
+    def recover(self) -> None:
+        """After a DeviceLost: another device, with the constants and pipelines of this session on it. It does nothing
+        where the device is there. Sessions that shared the lost device share the new one as each of them recovers.
+
+        A plan's file is read again for its constants. Raises PlanError where it is gone or was changed, NoAdapter where
+        there is no other device, and DeviceError after `close`.
+        """
+        with self._recovering:
+            self._check_open()
+            self._loader.reopen_device()
+            if self._general is not None and self._general.device.lost:
+                lost, self._general = self._general, self._loader.open(self._general.plan)
+                lost.close()
+
+    async def arecover(self) -> None:
+        """`recover` without blocking the event loop."""
+        if not devices.IN_BROWSER:
+            await asyncio.to_thread(self.recover)
+            return
+        await devices.prepare()
+        self.recover()
+        if self._general is not None and not isinstance(self._general, Session):
+            await self._general.ready()
 
     def run_async(
         self,
@@ -111,13 +156,13 @@ class InferenceSession:
         input_feed: Mapping[str, Any],
         callback: Callable[[list[Any], Any, str], None],
         user_data: Any = None,
-        run_options: object = None,
+        run_options: RunOptions | None = None,
     ) -> None:
         """`run` elsewhere, which then calls `callback(outputs, user_data, error)`; `error` is "" if all went well."""
 
         async def work() -> None:
             try:
-                outputs, error = await self.arun(output_names, input_feed), ""
+                outputs, error = await self.arun(output_names, input_feed, run_options), ""
             except Exception as e:  # whatever it is, the caller waits for the callback
                 outputs, error = [], str(e) or type(e).__name__
             callback(outputs, user_data, error)
@@ -208,7 +253,9 @@ class InferenceSession:
             session.profile = profile
 
     def close(self) -> None:
-        """Frees the session's device memory; may be called again. Tensors that runs handed out live on."""
+        """Frees the session's device memory; may be called again. Tensors that runs handed out live on. A later run
+        raises DeviceError."""
+        self._closed = True
         self._variants.close()
         if self._general is not None:
             self._general.close()
@@ -222,6 +269,7 @@ class InferenceSession:
     @contextmanager
     def _session_for(self, input_feed: Mapping[str, Any]) -> Iterator[tuple[AnySession, Mapping[str, Any]]]:
         """The session that runs these feeds, and what it takes of them."""
+        self._check_open()
         if self._loader.compile_only:
             raise DeviceFreeError('the session only compiles (session.compile_only = "1"); make another one to run')
         if not isinstance(input_feed, Mapping):
@@ -237,6 +285,28 @@ class InferenceSession:
             self._ran, self._plan = session, session.plan
             fed = {a.name for a in self._signature.inputs}
             yield session, {k: v for k, v in input_feed.items() if k in fed or k not in overridden}
+
+    async def _arun(
+        self,
+        output_names: Sequence[str] | None,
+        input_feed: Mapping[str, Any],
+        output_location: str | Mapping[str, str],
+        control: Control,
+    ) -> list[Any]:
+        """A run in a page."""
+        with self._session_for(input_feed) as (session, feeds):
+            if isinstance(session, Session):
+                return session.run(output_names, feeds, output_location, control)
+            return await session.arun(output_names, feeds, output_location, control)
+
+    def _control(self, run_options: RunOptions | None) -> Control:
+        return Control(
+            lambda: bool(getattr(run_options, "terminate", False)), self._options.seconds("session.run_timeout")
+        )
+
+    def _check_open(self) -> None:
+        if self._closed:
+            raise DeviceError("the session was closed; make a new one")
 
     def _beyond_sizes(self, feeds: Mapping[str, Any]) -> set[str]:
         """Inputs whose elements are sizes of the plan, with one that no size can be (Slice's "to the end"): they are

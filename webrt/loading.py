@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any, TypeAlias
 
 from webrt import plan as P
 from webrt import signature
-from webrt.errors import InputError, NoAdapter, NotConstant, PlacementError
+from webrt.errors import InputError, NoAdapter, NotConstant, PlacementError, counted
 from webrt.options import CPU, WEBGPU, GraphOptimizationLevel, Provider, SessionOptions
 from webrt.plan import Plan
 from webrt.runtime import devices
@@ -48,6 +48,7 @@ class Loader:
         self.strict = options.is_set("session.disable_cpu_ep_fallback")
         self._asked = asked
         self.device: AnyDevice = NullDevice()
+        self._device_options: Mapping[str, Any] = {}
         self.providers = self._choose(asked)
         self.profile: list[Recorded] | None = [] if options.enable_profiling else None
         self._model: onnx.ModelProto | None = None
@@ -79,10 +80,15 @@ class Loader:
         made.profile = self.profile
         return made
 
+    def reopen_device(self) -> None:
+        """Takes another device where the last was lost: sessions that shared it share the new one. Raises NoAdapter."""
+        if self.device.lost:
+            self.device = devices.open_device(self._device_options)
+
     def report(self, plan: Plan) -> None:
         """One line on who runs what; a warning where a preferred provider did not take every node."""
         counts = Counter(p.provider for p in plan.placement)
-        text = ", ".join(f"{n} nodes on {k}" for k, n in counts.items()) or "no nodes"
+        text = ", ".join(f"{counted(n, 'node')} on {k}" for k, n in counts.items()) or "no nodes"
         reasons = Counter(f"{p.op}: {p.reason}" for p in plan.placement if p.how == "host")
         if reasons:
             text += "; on the CPU because: " + "; ".join(f"{r} ({n}×)" for r, n in reasons.most_common(8))
@@ -96,7 +102,8 @@ class Loader:
         if WEBGPU not in names or names[0] == CPU or self.compile_only:
             return wanted
         try:
-            self.device = devices.open_device(wanted[names.index(WEBGPU)].options)
+            self._device_options = wanted[names.index(WEBGPU)].options
+            self.device = devices.open_device(self._device_options)
         except NoAdapter as e:
             if CPU not in names:
                 raise
@@ -113,7 +120,9 @@ class Loader:
             self.device = devices.open_device({})
         if steps and (self.strict or CPU not in [p.name for p in self.providers]):
             names = ", ".join(f"{p.op} {p.node!r}" for p in plan.placement if p.how == "host")
-            raise PlacementError(f"the plan has {len(steps)} nodes for the CPU, which the session forbids: {names}")
+            raise PlacementError(
+                f"the plan has {counted(len(steps), 'node')} for the CPU, which the session forbids: {names}"
+            )
         return signature.of_plan(plan), plan, None
 
     def _load_model(self, source: Any) -> Loaded:

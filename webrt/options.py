@@ -34,6 +34,22 @@ class Provider:
     options: Mapping[str, Any]
 
 
+class RunOptions:
+    """Options of a run; names and meanings are ONNX Runtime's.
+
+    `terminate`: set to True, by any thread, it ends the run before its next submit or host step, with RunTerminated.
+    `log_severity_level`, `log_verbosity_level` and `logid` are accepted and have no effect.
+    """
+
+    __slots__ = ("log_severity_level", "log_verbosity_level", "logid", "terminate")
+
+    def __init__(self) -> None:
+        self.terminate = False
+        self.log_severity_level = 2
+        self.log_verbosity_level = 0
+        self.logid = ""
+
+
 class SessionOptions:
     """Options of an InferenceSession; names and meanings are ONNX Runtime's. Any other attribute is an AttributeError.
 
@@ -44,10 +60,13 @@ class SessionOptions:
     `profile_file_prefix`.
     `intra_op_num_threads` and `inter_op_num_threads` are accepted and have no effect.
 
-    Config entries that webrt reads ("0" or "1", or a path):
+    Config entries that webrt reads ("0" or "1", a path, or a number):
       session.compile_only             stop after the optimised model and the plan are made; no device is touched
       session.plan_filepath            where to write the plan (a .webrt file)
       session.disable_cpu_ep_fallback  a node that would run on the CPU is a PlacementError
+      session.auto_recover             a run that meets a lost device gets a new one and is done once more (not where it
+                                       was given up for `session.run_timeout`)
+      session.run_timeout              seconds that a run may wait for the device, which is then given up (DeviceLost)
     """
 
     __slots__ = (
@@ -99,6 +118,17 @@ class SessionOptions:
     def entry(self, key: str) -> str:
         """The value of a config entry, "" where it was not set."""
         return self._entries.get(key, "")
+
+    def seconds(self, key: str) -> float | None:
+        """A config entry that is a time; None where it was not set. Raises InputError for what is no time above 0."""
+        text = self.entry(key)
+        try:
+            value = float(text) if text else None
+        except ValueError:
+            value = 0.0
+        if value is not None and not 0 < value < float("inf"):
+            raise InputError(f"the session config entry {key!r} is a number of seconds above 0, not {text!r}")
+        return value
 
     def is_set(self, key: str) -> bool:
         """Whether a config entry is "1". Raises InputError for anything but "0" and "1"."""

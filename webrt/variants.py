@@ -55,7 +55,7 @@ class Variants:
             key: Key = (arrays, frozenset(assumed.items()))
             if key in self._kept:
                 self._kept.move_to_end(key)
-                return self._kept[key]
+                return self._alive(key)
             try:
                 plan = self._make_plan(known, assumed)
             except NotConstant as e:
@@ -75,6 +75,14 @@ class Variants:
         """Those that are kept."""
         with self.lock:
             return list(self._kept.values())
+
+    def _alive(self, key: Key) -> AnySession:
+        """The kept session, made anew where its device was lost and there is another."""
+        kept = self._kept[key]
+        if kept.device.lost:
+            self._kept[key] = self._open(kept.plan)
+            kept.close()
+        return self._kept[key]
 
     def close(self) -> None:
         """Frees the sessions' device memory."""

@@ -29,7 +29,8 @@ export function chooseOutputs(plan, names) {
 }
 
 /** Whether each output stays on the device: `location` is "cpu" or "gpu", for all or by name. */
-export function chooseLocations(outputs, location) {
+export function chooseLocations(plan, outputs, location) {
+  if (typeof location !== "string") chooseOutputs(plan, Object.keys(location));
   return outputs.map((info) => {
     const where = typeof location === "string" ? location : location[info.name] ?? "cpu";
     if (where !== "cpu" && where !== "gpu") throw new InputError(`location is "cpu" or "gpu", not '${where}'`);
@@ -135,6 +136,11 @@ export class GpuTensor {
 
   get nbytes() {
     return nbytesOf(this.dtype, this.dims);
+  }
+
+  /** Whether its device is gone. */
+  get lost() {
+    return this.#gpu.lost;
   }
 
   /** The elements, read back. */

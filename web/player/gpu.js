@@ -1,75 +1,35 @@
 /** A WebGPU device: errors by name, counters, and commands that are recorded until a submit is due. */
 
-import { DeviceError, DeviceLost, OutOfMemory, TargetError, WebrtError, padded, roundUp } from "./common.js";
+import { Checks } from "./checks.js";
+import { DeviceLost, TargetError, padded, roundUp } from "./common.js";
 import { WIDTH } from "./textures.js";
 
+/** What is counted of a session: `buffers` and `bytes` are alive now, the others only grow. */
+const newCounters = () => ({
+  buffers: 0, bytes: 0, created: 0, pipelines: 0, bindGroups: 0, submits: 0, dispatches: 0, copies: 0,
+  written: 0, read: 0,
+});
+
 /** A GPUDevice with counters, errors by name, and commands that are recorded until a submit is due. */
-export class Gpu {
-  counters = {
-    buffers: 0, bytes: 0, created: 0, pipelines: 0, bindGroups: 0, submits: 0, dispatches: 0, copies: 0,
-    written: 0, read: 0,
-  };
+export class Gpu extends Checks {
   profile = null; // a Profile while runs are timed
-  #checks = [];
+  #recorded = [];
   #encoder = null;
   #pass = null;
   #pipeline = null;
   #staging = null;
   #closed = false;
   #ids = 0;
-  #lost = "";
 
-  constructor(device) {
-    this.device = device;
-    const { vendor = "", architecture = "" } = device.adapterInfo ?? {};
+  constructor(device, counters = newCounters()) {
+    super(device, counters);
     const { features, limits } = device;
-    const info = device.adapterInfo ?? {};
-    const software = info.isFallbackAdapter || architecture === "swiftshader";
+    const { vendor = "", architecture = "", subgroupMinSize = 0, subgroupMaxSize = 0 } = device.adapterInfo ?? {};
+    const software = device.adapterInfo?.isFallbackAdapter || architecture === "swiftshader";
     this.target = {
-      name: `${vendor} ${architecture}`.trim() || "WebGPU", kind: software ? "software" : "gpu", vendor, architecture,
-      features, limits, subgroup_sizes: [info.subgroupMinSize ?? 0, info.subgroupMaxSize ?? 0],
+      name: this.name, kind: software ? "software" : "gpu", vendor, architecture, features, limits,
+      subgroup_sizes: [subgroupMinSize, subgroupMaxSize],
     };
-    device.lost.then((info) => { this.#lost = info.message || "it was destroyed"; });
-  }
-
-  alive() {
-    if (!this.#lost) return;
-    throw new DeviceLost(`the device '${this.target.name}' is lost (${this.#lost}); make a new session`);
-  }
-
-  /** What was thrown as a WebrtError; the browser's own errors become DeviceLost or DeviceError. */
-  async named(e) {
-    if (e instanceof WebrtError) return e;
-    await Promise.race([this.device.lost, new Promise((done) => setTimeout(done))]);
-    try {
-      this.alive();
-    } catch (lost) {
-      return lost;
-    }
-    return e instanceof DOMException ? new DeviceError(`the device '${this.target.name}' refused it: ${e.message}`) : e;
-  }
-
-  /** Runs `make` under error scopes; `settle` raises what they catch. Scopes are a stack, so `make` must not wait. */
-  guard(what, make) {
-    this.device.pushErrorScope("out-of-memory");
-    this.device.pushErrorScope("validation");
-    try {
-      return make();
-    } finally {
-      const caught = [this.device.popErrorScope(), this.device.popErrorScope()];
-      this.#checks.push(Promise.all(caught).then(([invalid, memory]) => {
-        const device = `the device '${this.target.name}'`;
-        if (memory) return new OutOfMemory(`${what}: ${device} has no memory left; use smaller inputs`);
-        return invalid && new DeviceError(`${what}: ${device} refused it: ${invalid.message}`);
-      }, () => null));
-    }
-  }
-
-  /** Raises the first error that a scope caught since the last call. */
-  async settle() {
-    const caught = await Promise.all(this.#checks.splice(0));
-    const error = caught.find((e) => e instanceof OutOfMemory) ?? caught.find((e) => e);
-    if (error) throw error;
   }
 
   alloc(size, label, usage = GPUBufferUsage.STORAGE | GPUBufferUsage.COPY_SRC | GPUBufferUsage.COPY_DST) {
@@ -109,12 +69,14 @@ export class Gpu {
         + `the device '${this.target.name}' has maxTextureDimension2D ${maxTextureDimension2D}`);
     }
     const nbytes = 16 * width * rows;
-    const make = () => this.device.createTexture({
-      label, size: [width, rows], format: words ? "rgba32uint" : "rgba32float",
-      usage: GPUTextureUsage.TEXTURE_BINDING | GPUTextureUsage.STORAGE_BINDING | GPUTextureUsage.COPY_DST,
-    });
-    const handle = this.guard(`${label}, ${nbytes} bytes`, make);
-    return { handle, view: handle.createView(), rows, nbytes, id: this.#count(nbytes) };
+    const make = () => {
+      const handle = this.device.createTexture({
+        label, size: [width, rows], format: words ? "rgba32uint" : "rgba32float",
+        usage: GPUTextureUsage.TEXTURE_BINDING | GPUTextureUsage.STORAGE_BINDING | GPUTextureUsage.COPY_DST,
+      });
+      return { handle, view: handle.createView() };
+    };
+    return { ...this.guard(`${label}, ${nbytes} bytes`, make), rows, nbytes, id: this.#count(nbytes) };
   }
 
   freeTexture(texture) {
@@ -130,41 +92,46 @@ export class Gpu {
     const put = (y, data, width, rows) => this.device.queue.writeTexture(
       { texture: texture.handle, origin: [0, y] }, data, { bytesPerRow: 16 * width }, [width, rows],
     );
-    if (whole) put(row, bytes, WIDTH, whole);
-    if (rest.length) {
+    this.guard("a write to a texture", () => {
+      if (whole) put(row, bytes, WIDTH, whole);
+      if (!rest.length) return;
       const padded = new Uint8Array(roundUp(rest.length, 16));
       padded.set(rest);
       put(row + whole, padded, padded.length / 16, 1);
-    }
+    });
     this.counters.written += bytes.length;
   }
 
   /** Writes bytes, then zeros up to a multiple of 16. What was recorded runs before. */
   write(buffer, offset, bytes) {
     this.submit();
-    const { queue } = this.device;
-    const main = bytes.length - (bytes.length % 16);
-    if (main) queue.writeBuffer(buffer.handle, offset, bytes, 0, main); // sizes and offsets are multiples of 4
-    if (main < bytes.length) {
-      const tail = new Uint8Array(16);
-      tail.set(bytes.subarray(main));
-      queue.writeBuffer(buffer.handle, offset + main, tail);
-    }
+    this.guard(`a write to '${buffer.label ?? "a tensor"}'`, () => this.#write(buffer, offset, bytes));
     this.counters.written += bytes.length;
   }
 
-  /** A bind group over ranges { buffer, offset, nbytes } and textures. */
-  bind(pipeline, resources) {
+  #write({ handle }, offset, bytes) {
+    const { queue } = this.device;
+    const main = bytes.length - (bytes.length % 16);
+    if (main) queue.writeBuffer(handle, offset, bytes, 0, main); // sizes and offsets are multiples of 4
+    if (main === bytes.length) return;
+    const tail = new Uint8Array(16);
+    tail.set(bytes.subarray(main));
+    queue.writeBuffer(handle, offset + main, tail);
+  }
+
+  /** A bind group over ranges { buffer, offset, nbytes } and textures, for the step that is called `name`. */
+  bind(pipeline, resources, name) {
     const entries = resources.map((r, i) => ({
       binding: i + pipeline.first,
       resource: r.view ?? { buffer: r.buffer.handle, offset: r.offset, size: r.nbytes },
     }));
     this.counters.bindGroups += 1;
-    return this.guard("a bind group", () => this.device.createBindGroup({ layout: pipeline.layout, entries }));
+    return this.guard(`the bind group of ${name}`, () => this.device.createBindGroup({ layout: pipeline.layout, entries }));
   }
 
   record(command) {
     this.#encoder ??= this.device.createCommandEncoder();
+    this.#recorded.push(command);
     if (!command.pipeline) {
       this.#endPass();
       const copy = () => this.#copy(command);
@@ -205,21 +172,47 @@ export class Gpu {
     if (!this.#encoder) return;
     this.#endPass();
     this.profile?.resolve(this.#encoder);
-    this.device.queue.submit([this.#encoder.finish()]);
-    this.#encoder = null;
+    const [encoder, commands] = [this.#encoder, this.#recorded];
+    this.drop();
+    this.guard("a submit", () => this.device.queue.submit([encoder.finish()]), () => this.#refused(commands));
     this.counters.submits += 1;
+  }
+
+  /** The name of the first of a refused submit's commands that is refused alone, too. */
+  async #refused(commands) {
+    const { dispatches, copies } = this.counters;
+    const { profile } = this;
+    this.profile = null;
+    let found = "";
+    for (const command of commands) {
+      this.device.pushErrorScope("validation");
+      this.record(command);
+      this.#endPass();
+      this.#encoder.finish();
+      this.drop();
+      if (await this.device.popErrorScope()) found ||= command.name ?? "";
+    }
+    Object.assign(this.counters, { dispatches, copies });
+    this.profile = profile;
+    return found;
   }
 
   /** Forgets what was recorded and not submitted. */
   drop() {
+    this.#recorded = [];
     this.#encoder = this.#pass = this.#pipeline = null;
   }
 
-  /** Submits what was recorded; the bytes of each range { buffer, offset, nbytes } as an ArrayBuffer of its own. */
-  async read(ranges) {
+  /**
+   * Submits what was recorded; the bytes of each range { buffer, offset, nbytes } as an ArrayBuffer of its own. Raises
+   * what was refused since the run began. After `timeout` seconds the device is given up: DeviceLost.
+   */
+  async read(ranges, timeout = null) {
     const total = ranges.reduce((sum, r) => sum + roundUp(r.nbytes, 8), 0); // a mapping starts at a multiple of 8
     if (!total) {
       this.submit();
+      await this.settle();
+      this.alive();
       return ranges.map(() => new ArrayBuffer(0));
     }
     const staging = this.#takeStaging(total);
@@ -233,12 +226,36 @@ export class Gpu {
     }
     this.submit();
     try {
-      await staging.handle.mapAsync(GPUMapMode.READ, 0, total);
-      return this.#copyOut(staging.handle.getMappedRange(0, total), ranges);
-    } finally {
-      staging.handle?.unmap();
+      await this.#map(staging, total, timeout);
+      const data = this.#copyOut(staging.handle.getMappedRange(0, total), ranges);
+      staging.handle.unmap();
       this.#giveStaging(staging);
+      return data;
+    } catch (e) {
+      this.free(staging);
+      throw e;
     }
+  }
+
+  /** Waits until a buffer is mapped. What a scope caught says more than the mapping that failed for it. */
+  async #map(staging, total, timeout) {
+    let timedOut = false;
+    const late = () => {
+      timedOut = true;
+      this.giveUp(`it did not end its work within ${timeout} s and was given up`);
+    };
+    const timer = timeout === null ? null : setTimeout(late, 1000 * timeout);
+    let failure = null;
+    try {
+      await staging.handle.mapAsync(GPUMapMode.READ, 0, total);
+    } catch (e) {
+      failure = Object.assign(await this.named(e), { timedOut });
+    } finally {
+      clearTimeout(timer);
+    }
+    if (!(failure instanceof DeviceLost)) await this.settle();
+    if (failure) throw failure;
+    this.alive();
   }
 
   #copyOut(mapped, ranges) {

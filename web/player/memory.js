@@ -114,6 +114,14 @@ export class Memory {
     this.#written = words;
   }
 
+  /** Forgets the slots: one of them may be a buffer that the device had no memory for. */
+  reset() {
+    this.#slots.forEach((b) => this.gpu.free(b));
+    this.#slots.fill(null);
+    this.pool.close();
+    this.generation += 1;
+  }
+
   close() {
     [...this.#arenas, ...this.#slots, this.#params].forEach((b) => this.gpu.free(b));
     this.#slots.fill(null);

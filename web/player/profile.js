@@ -12,15 +12,16 @@ const CPU_CLOCK = "CPU clock: every step is submitted and waited for alone";
 
 /** The timer of a Gpu. Where the device has timestamp queries, a browser rounds them (Chrome to 0.1 ms). */
 export class Profile {
-  runs = [];
   #device;
   #run = null;
   #steps = []; // of the commands since the last submit
   #sets = [];
   #waiting = [];
 
-  constructor(device) {
+  /** `runs` are those that were timed before, on another device. */
+  constructor(device, runs = []) {
     this.#device = device;
+    this.runs = runs;
     this.alone = !device.features.has("timestamp-query");
   }
 

@@ -3,7 +3,7 @@
  * lists [name, dtype, dims, data]: data are bytes, a GPUBuffer, or undefined for a value that Python has by that name.
  */
 
-import { loadPlan, openDevice } from "../player.js";
+import { RunTerminated, loadPlan, openDevice } from "../player.js";
 import { typed } from "./feeds.js";
 import { Gpu } from "./gpu.js";
 
@@ -39,11 +39,18 @@ export async function load(file, { device }, host, onProgress) {
   return { session, seen };
 }
 
-/** Runs once: [outputs as tensors, counters]. */
-export async function run({ session, seen }, tensors, outputs, location) {
+/** Runs once: [outputs as tensors, counters]. `stopped()` is asked between submits and host steps. */
+export async function run({ session, seen }, tensors, outputs, location, stopped, timeout) {
+  const signal = {
+    throwIfAborted() {
+      if (stopped()) throw new RunTerminated("the run was ended by its caller (RunOptions.terminate)");
+    },
+  };
   seen.clear();
   for (const [name] of tensors) seen.add(name);
-  const made = await session.run(Object.fromEntries(tensors.map(fromWire)), { outputs, location });
+  const made = await session.run(Object.fromEntries(tensors.map(fromWire)), {
+    outputs, location, signal, timeout: timeout ?? null,
+  });
   return [Object.entries(made).map(toWire), session.counters];
 }
 

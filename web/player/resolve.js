@@ -65,7 +65,7 @@ export class Resolver {
     return {
       slots: this.plan.slots.map((s, i) => this.#slot(s, i, values)),
       steps: this.plan.steps.map((s, i) => this.#step(s, i, values, params)),
-      params, commands: new Map(), schedules: new Map(), fresh: true,
+      params, commands: new Map(), schedules: new Map(),
     };
   }
 

@@ -1,6 +1,6 @@
 /** One run of a session: feeds, segments of device and host steps, outputs. The twin of webrt/runtime/executor.py. */
 
-import { DeviceError, InputError, PlanError, ShapeError, nbytesOf, padded, roundUp } from "./common.js";
+import { DeviceError, DeviceLost, InputError, OutOfMemory, PlanError, ShapeError, nbytesOf, padded, roundUp } from "./common.js";
 import { Sizes, declared, resolve } from "./dims.js";
 import {
   GpuTensor, bytesOf, checkNames, chooseLocations, chooseOutputs, copyOf, hostValue, isOnGpu, ofIntegers, typed,
@@ -13,13 +13,16 @@ export class Run {
   #handed = [];
   #frame;
 
-  constructor(session, names, location) {
+  /** `signal` may end the run between submits and host steps; `timeout` are the seconds to wait for each submit. */
+  constructor(session, { outputs, location = "cpu", signal = null, timeout = null } = {}) {
     this.session = session;
     this.plan = session.plan;
     this.memory = session.memory;
     this.gpu = session.gpu;
-    this.outputs = chooseOutputs(this.plan, names);
-    this.onGpu = chooseLocations(this.outputs, location);
+    this.signal = signal;
+    this.timeout = timeout;
+    this.outputs = chooseOutputs(this.plan, outputs);
+    this.onGpu = chooseLocations(this.plan, this.outputs, location);
     this.sizes = new Sizes(this.plan, session.evaluated);
     if (session.resolver.draws) this.sizes.known.set(DRAWN, crypto.getRandomValues(new Uint32Array(1))[0]);
   }
@@ -27,12 +30,15 @@ export class Run {
   /** The outputs by name. */
   async go(feeds) {
     try {
+      this.signal?.throwIfAborted();
+      this.gpu.begin();
       await this.#take(feeds);
       await this.#settle();
       this.memory.ensure(this.#frame.slots);
       for (const info of this.plan.inputs) this.#upload(info, this.#host.get(info.name));
       for (const [info, feed] of this.#tensors) this.#place(info, feed);
       for (const [number, segment] of this.session.resolver.segments.entries()) {
+        this.signal?.throwIfAborted();
         if (segment.kind === "host") await this.#runHost(segment);
         else if (segment.kind === "read") await this.#readSizes(segment);
         else await this.#runDevice(number, segment);
@@ -41,6 +47,7 @@ export class Run {
     } catch (e) {
       this.gpu.drop();
       this.#handed.forEach((t) => t.dispose());
+      if (e instanceof OutOfMemory) this.memory.reset();
       throw e;
     }
   }
@@ -48,6 +55,11 @@ export class Run {
   /** The kernel that a dispatch took; null where it did nothing. */
   kernelOf(step) {
     return this.#frame.steps[step]?.kernel ?? null;
+  }
+
+  #read(ranges) {
+    this.signal?.throwIfAborted();
+    return this.gpu.read(ranges, this.timeout);
   }
 
   async #take(feeds) {
@@ -72,6 +84,7 @@ export class Run {
   }
 
   #checkTensor(info, feed, refuse) {
+    if (feed.lost) throw new DeviceLost(`input '${info.name}' was on a device that is lost; feed it from the host again`);
     if (feed.dtype !== info.dtype) throw refuse(`it is ${feed.dtype}`);
     if ((feed.device ?? this.gpu.device) !== this.gpu.device) throw refuse("it is a tensor of another device");
     const fits = feed.buffer.size >= roundUp(nbytesOf(feed.dtype, feed.dims), 4);
@@ -80,7 +93,7 @@ export class Run {
 
   async #fetch({ buffer, dtype, dims }) {
     const nbytes = nbytesOf(dtype, dims);
-    const [bytes] = await this.gpu.read([{ buffer: { handle: buffer }, offset: 0, nbytes }]);
+    const [bytes] = await this.#read([{ buffer: { handle: buffer }, offset: 0, nbytes }]);
     return { dtype, dims, data: typed(dtype, bytes) };
   }
 
@@ -145,7 +158,7 @@ export class Run {
       const target = this.memory.range(step.target, ready.numbers[1]);
       return {
         source: source.buffer, sourceOffset: source.offset, target: target.buffer, targetOffset: target.offset,
-        nbytes: ready.numbers[2], step: index,
+        nbytes: ready.numbers[2], step: index, name: this.session.resolver.name(step),
       };
     }
     const through = new Map(ready.textures);
@@ -155,7 +168,8 @@ export class Run {
       return this.memory.pool.get(textures.reads.get(`${index}:${i}`));
     });
     if (step.params.length) resources.unshift(this.memory.paramsRange(step));
-    return { ...this.session.group(index, ready.kernel, resources), groups: ready.groups, step: index };
+    const name = this.session.resolver.name(step);
+    return { ...this.session.group(index, ready.kernel, resources, name), groups: ready.groups, step: index, name };
   }
 
   async #runHost(segment) {
@@ -177,7 +191,7 @@ export class Run {
   async #readSizes(segment) {
     const reads = segment.steps.flatMap((i) => this.plan.steps[i].reads);
     const ranges = reads.map(([place]) => ({ ...this.memory.range(place), nbytes: 4 }));
-    const data = await this.session.checked(this.#frame, () => this.gpu.read(ranges));
+    const data = await this.#read(ranges);
     reads.forEach(([, name], i) => this.sizes.known.set(name, new Int32Array(data[i])[0]));
     await this.#settle();
     this.memory.ensure(this.#frame.slots);
@@ -197,7 +211,7 @@ export class Run {
   /** Fetches operands from the device in one round trip. Constants are the host's: it has the plan. */
   async #readOperands(names) {
     const infos = names.map((n) => this.plan.values.get(n)).filter((i) => !this.#known(i) && i.constant === null);
-    const data = await this.session.checked(this.#frame, () => this.gpu.read(infos.map((i) => this.#range(i))));
+    const data = await this.#read(infos.map((i) => this.#range(i)));
     infos.forEach((info, i) => {
       this.#host.set(info.name, { dtype: info.dtype, dims: this.sizes.shape(info), data: typed(info.dtype, data[i]) });
     });
@@ -250,8 +264,7 @@ export class Run {
       return known ? copyOf(this.#host.get(info.name)) : null;
     });
     const reads = this.outputs.filter((_, i) => made[i] === null);
-    const data = await this.session.checked(this.#frame, () => this.gpu.read(reads.map((info) => this.#range(info))));
-    this.#frame.fresh = false;
+    const data = await this.#read(reads.map((info) => this.#range(info)));
     return Object.fromEntries(this.outputs.map((info, i) => {
       if (made[i] !== null) return [info.name, made[i]];
       return [info.name, { dtype: info.dtype, dims: this.sizes.shape(info), data: typed(info.dtype, data.shift()) }];

@@ -1,6 +1,6 @@
 /** The bytes of a .webrt file, from memory or while they arrive. */
 
-import { isSealed } from "./checksum.js";
+import { crc32, isSealed } from "./checksum.js";
 import { PlanError, roundUp } from "./common.js";
 import { parsePlan } from "./plan.js";
 
@@ -80,6 +80,30 @@ export class Source {
   }
 }
 
+/** Where a plan came from, to read it and to read it again. Bytes are kept for that only where `keep` is true. */
+export class Origin {
+  #file;
+  #fetcher;
+
+  constructor(file, fetcher, keep) {
+    const again = isText(file) || file instanceof URL || file instanceof Blob;
+    this.#file = again || keep ? file : null;
+    this.#fetcher = fetcher;
+    this.opened = Source.open(file, fetcher);
+  }
+
+  /** The source once more, from `file` where that is given. Raises PlanError where there is none. */
+  async again(file = this.#file) {
+    if (file === null) {
+      throw new PlanError("the bytes of the plan were not kept; give them again, recover({ file }), or load with autoRecover");
+    }
+    if (file instanceof ReadableStream || file instanceof Response && file.bodyUsed) {
+      throw new PlanError("a stream cannot be read again; give the plan's URL or bytes: recover({ file })");
+    }
+    return Source.open(file, this.#fetcher);
+  }
+}
+
 async function download(url, fetcher) {
   try {
     return await fetcher(url);
@@ -121,7 +145,7 @@ export async function readPlan(source) {
     const how = end > source.size ? "cut short" : "damaged";
     throw new PlanError(`the .webrt file is ${how}: it ends at ${source.size}, not ${end}`);
   }
-  return parsed;
+  return { ...parsed, digest: crc32(header) };
 }
 
 /** Where the last constant's block ends in the data, and the table of checksums begins. */

@@ -13,7 +13,7 @@ from typing import Any, TypeAlias
 
 from webrt.cli import options, precision
 from webrt.cli.progress import Bars
-from webrt.errors import WebrtError
+from webrt.errors import WebrtError, counted
 from webrt.plan import PlacedNode, atomic_file, save
 
 EXAMPLES = """examples:
@@ -111,7 +111,7 @@ def summary(placement: Sequence[PlacedNode]) -> str:
     """Who runs how many nodes, on one line."""
     host = sum(p.provider == "cpu" for p in placement)
     free = sum(p.provider != "cpu" and p.how in ("alias", "folded") for p in placement)
-    nodes, needs = options.counted(len(placement), "node"), "needs" if free == 1 else "need"
+    nodes, needs = counted(len(placement), "node"), "needs" if free == 1 else "need"
     return f"{nodes}: {len(placement) - host - free} on WebGPU, {host} on the CPU, {free} {needs} no work"
 
 

@@ -12,6 +12,7 @@ from typing import Any
 from webrt.cli import options
 from webrt.cli.progress import Bars
 from webrt.compiler.options import PassRecord
+from webrt.errors import counted
 from webrt.plan import Dispatch, Plan, ValueInfo
 from webrt.runtime.sizes import size_text
 
@@ -121,10 +122,10 @@ def _shape(sizes: list[int | str] | None) -> str:
 
 def _operator_lines(before: dict[str, int] | None, after: dict[str, int]) -> Iterable[str]:
     if before is None:
-        yield f"\noperators: {options.counted(sum(after.values()), 'node')}"
+        yield f"\noperators: {counted(sum(after.values()), 'node')}"
         yield from (f"  {op:<32} {n:>5}" for op, n in after.items())
         return
-    yield f"\noperators: {options.counted(sum(before.values()), 'node')} before, {sum(after.values())} after"
+    yield f"\noperators: {counted(sum(before.values()), 'node')} before, {sum(after.values())} after"
     yield from (f"  {op:<32} {before.get(op, 0):>5} → {after.get(op, 0):<5}" for op in before | after)
 
 
@@ -163,9 +164,7 @@ def _memory_lines(report: dict[str, Any]) -> Iterable[str]:
     yield f"\nsteps\n  {', '.join(f'{n} {kind}' for kind, n in report['steps'].items()) or 'none'}"
     yield f"\nkernels: {len(kernels)}"
     by_use = sorted(kernels, key=lambda k: -k["dispatches"])
-    yield from _first(
-        f"  {k['name']:<32} {k['hash'][:12]}  {options.counted(k['dispatches'], 'dispatch')}" for k in by_use
-    )
+    yield from _first(f"  {k['name']:<32} {k['hash'][:12]}  {counted(k['dispatches'], 'dispatch')}" for k in by_use)
     known = [s["bytes"] for s in slots if isinstance(s["bytes"], int)]
     free = len(slots) - len(known)
     yield f"\nslots: {len(slots)}, {sum(known)} bytes" + (

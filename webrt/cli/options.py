@@ -200,11 +200,6 @@ def compiling(path: Path) -> Iterator[None]:
             raise error.at() from error.__cause__
 
 
-def counted(n: int, noun: str) -> str:
-    """ "1 node", "2 nodes"."""
-    return f"{n} {noun}{'' if n == 1 else 'es' if noun.endswith('ch') else 's'}"
-
-
 def first_line(error: BaseException) -> str:
     """An error's words, on one line."""
     return (str(error).strip().splitlines() or [type(error).__name__])[0]

@@ -9,7 +9,7 @@ from typing import Any
 
 from webrt.cli import options
 from webrt.compiler.options import Precision
-from webrt.errors import InputError
+from webrt.errors import InputError, counted
 
 SHOWN = 5
 
@@ -56,11 +56,11 @@ def lines(told: Mapping[str, Any]) -> Iterator[str]:
                 f"{w['bytes_after'] / 1e6:.1f} MB; the least exact is off by {100 * w['largest_loss']:.2f} % (RMS)"
             )
         elif kind in told:
-            by = f"{told[kind]['method']} over {options.counted(told[kind]['samples'], 'sample')}"
-            yield f"{kind}: {options.counted(told[kind]['nodes'], 'node')} quantised, by {by}"
+            by = f"{told[kind]['method']} over {counted(told[kind]['samples'], 'sample')}"
+            yield f"{kind}: {counted(told[kind]['nodes'], 'node')} quantised, by {by}"
     if "f16" in told:
         islands = list(told["f16"]["islands"].items())
-        yield f"f16: {options.counted(told['f16']['nodes'], 'node')}; {len(islands)} in f32"
+        yield f"f16: {counted(told['f16']['nodes'], 'node')}; {len(islands)} in f32"
         yield from (f"  {name}: {reason}" for name, reason in islands[:SHOWN])
         if len(islands) > SHOWN:
             yield f"  and {len(islands) - SHOWN} more"

@@ -17,7 +17,7 @@ from webrt.compiler import dump, emit, export, frontend, fuse, in_place, lower, 
 from webrt.compiler.infer import infer, is_variable, variables_for
 from webrt.compiler.options import CompileOptions, Precision
 from webrt.compiler.partition import Demands, Placed
-from webrt.errors import InputError, NotConstant, PlacementError
+from webrt.errors import InputError, NotConstant, PlacementError, counted
 from webrt.ir import Graph, Value
 from webrt.plan import Plan
 
@@ -80,7 +80,7 @@ def refuse_cpu_nodes(placed: list[Placed]) -> None:
     lines = [f"{p.node.op} {p.node.name!r}: {p.reason}" for p in placed if p.how == "host"]
     if lines:
         shown = "; ".join(lines[:10]) + (f"; and {len(lines) - 10} more" if len(lines) > 10 else "")
-        raise PlacementError(f"{len(lines)} nodes would run on the CPU, which the session forbids: {shown}")
+        raise PlacementError(f"{counted(len(lines), 'node')} would run on the CPU, which the session forbids: {shown}")
 
 
 def _front_half(

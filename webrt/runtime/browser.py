@@ -22,6 +22,7 @@ from webrt.dtypes import BY_NAME
 from webrt.errors import DeviceError, NoAdapter, WebrtError
 from webrt.plan import Bytes, Plan, ValueInfo
 from webrt.runtime import tensor as T
+from webrt.runtime.control import Control
 from webrt.runtime.device import Buffer, Counters, HostProvider, Range, padded
 from webrt.runtime.feeds import choose_locations, choose_outputs, take
 from webrt.runtime.host_steps import HostSteps
@@ -139,9 +140,10 @@ class BrowserSession:
         output_names: Sequence[str] | None,
         feeds: Mapping[str, Any],
         output_location: str | Mapping[str, str] = "cpu",
+        control: Control | None = None,
     ) -> list[Any]:
         """As Session.run; waits inside the call. Raises DeviceError where the browser cannot do that."""
-        done: list[Any] = _wait(self.arun(output_names, feeds, output_location))
+        done: list[Any] = _wait(self.arun(output_names, feeds, output_location, control))
         return done
 
     async def arun(
@@ -149,19 +151,21 @@ class BrowserSession:
         output_names: Sequence[str] | None,
         feeds: Mapping[str, Any],
         output_location: str | Mapping[str, str] = "cpu",
+        control: Control | None = None,
     ) -> list[Any]:
         """As Session.run, without blocking."""
         async with self._turn:
             if self._closed:
                 raise DeviceError("the session was closed; make a new one")
             outputs = choose_outputs(self.plan, output_names)
-            on_device = choose_locations(outputs, output_location)
+            on_device = choose_locations(self.plan, outputs, output_location)
             tensors = self._take(feeds)
             await self.ready()
             self._time()
             where = {o.name: "gpu" for o, d in zip(outputs, on_device) if d}
             names = to_js([o.name for o in outputs])
-            made = await self._go(to_js(tensors), names, to_js(where, dict_converter=Object.fromEntries))
+            given = to_js(where, dict_converter=Object.fromEntries)
+            made = await self._go(to_js(tensors), names, given, control or Control())
             if self.profile is not None:
                 runs = json.loads(self.device.player.profiled(self._loaded))
                 self.profile += [of_player(self.plan, run, self._host.spans) for run in runs]
@@ -202,15 +206,19 @@ class BrowserSession:
                 out.append(to_wire(info, taken.host[info.name]))
         return out
 
-    async def _go(self, tensors: Any, names: Any, where: Any) -> list[Wire]:
+    async def _go(self, tensors: Any, names: Any, where: Any, control: Control) -> list[Wire]:
         self._failure = None
+        stopped = create_proxy(control.stopped)
         try:
             with raising():
-                answer = await self.device.player.run(self._loaded, tensors, names, where)
+                player = self.device.player
+                answer = await player.run(self._loaded, tensors, names, where, stopped, control.left)
         except Exception:
             if self._failure is not None:
                 raise self._failure from None
             raise
+        finally:
+            stopped.destroy()
         made, counters = answer
         self._count(_counters(counters))
         return list(made.to_py())

@@ -118,6 +118,10 @@ class DeviceMemory(Protocol):
     @property
     def counters(self) -> Counters: ...
 
+    @property
+    def lost(self) -> bool:
+        """Whether the device is known to be gone, or was closed."""
+
     def alloc(self, nbytes: int, label: str, *, uniform: bool = False) -> Buffer:
         """A buffer of zeros; `nbytes` is rounded up to a multiple of 16, at least 16."""
 
@@ -153,10 +157,14 @@ class Device(DeviceMemory, Protocol):
         """A bind group: ranges and textures in the order of the pipeline's layout, offsets multiples of 256."""
 
     def submit(
-        self, commands: Sequence[Command], reads: Sequence[Range] = (), stamps: Timestamps | None = None
+        self,
+        commands: Sequence[Command],
+        reads: Sequence[Range] = (),
+        stamps: Timestamps | None = None,
+        timeout: float | None = None,
     ) -> list[memoryview]:
         """Runs the commands in order in one submit; waits for them only where `reads` are asked for. `stamps`, of this
-        device and for so many commands, times them."""
+        device and for so many commands, times them. After `timeout` seconds the device is given up: DeviceLost."""
 
     def stamps(self, count: int) -> Timestamps | None:
         """What times a submit of `count` commands; None where the device has no timestamp queries."""

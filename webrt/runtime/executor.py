@@ -39,7 +39,7 @@ class Run:
         self.session, self.plan, self.memory, self.recorder = session, session.plan, session.memory, recorder
         self.stats = session.last_run
         self.outputs = choose_outputs(self.plan, names)
-        self.on_device = choose_locations(self.outputs, location)
+        self.on_device = choose_locations(self.plan, self.outputs, location)
         self.sizes = Sizes(self.plan, session.evaluated)
         if session.resolver.draws:
             self.sizes.known[DRAWN] = secrets.randbits(32)
@@ -58,6 +58,7 @@ class Run:
             if info.name in self.host:
                 self._upload(info, self.host[info.name])
         for number, segment in enumerate(self.session.resolver.segments):
+            self.session.control.check()
             if segment.kind == "host":
                 self._run_host(segment)
             elif segment.kind == "read":
@@ -159,6 +160,7 @@ class Run:
         self._read_operands([s for _, s in steps if isinstance(s, HostStep)])
         for index, step in steps:
             if isinstance(step, HostStep):
+                self.session.control.check()
                 self._run_node(index, step)
         self._settle()
         self.memory.ensure(self.frame.slots, self.external)
@@ -238,8 +240,9 @@ class Run:
     def _submit(self, ranges: Sequence[Range]) -> list[memoryview]:
         if not self.pending and not any(r.nbytes for r in ranges):
             return [memoryview(bytearray()) for _ in ranges]
+        self.session.control.check()
         commands, self.pending = self.pending, []
-        data = (self.recorder or self.session.device).submit(commands, ranges)
+        data = (self.recorder or self.session.device).submit(commands, ranges, timeout=self.session.control.left)
         self.stats.submits += 1
         self.stats.down += sum(r.nbytes for r in ranges)
         return data
@@ -247,6 +250,16 @@ class Run:
     def _collect(self) -> list[Any]:
         """Reads outputs in the last submit, or copies them into tensors of their own."""
         out: list[Any] = []
+        try:
+            self._gather(out)
+        except BaseException:
+            for made in out:
+                if isinstance(made, Tensor):
+                    made.close()
+            raise
+        return out
+
+    def _gather(self, out: list[Any]) -> None:
         reads: list[tuple[int, ValueInfo]] = []
         for at, (info, on_device) in enumerate(zip(self.outputs, self.on_device)):
             if self._known(info):
@@ -260,7 +273,6 @@ class Run:
         data = self._submit([self._range(info) for _, info in reads])
         for (at, info), view in zip(reads, data):
             out[at] = T.from_bytes(view, _dtype(info), self.sizes.shape(info))
-        return out
 
     def _hand_out(self, info: ValueInfo) -> Tensor:
         made = Tensor.empty(_dtype(info), self.sizes.shape(info), self.session.device)

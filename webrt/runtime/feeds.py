@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from webrt.dtypes import BY_NAME
-from webrt.errors import InputError, UnsupportedType
+from webrt.errors import DeviceLost, InputError, UnsupportedType
 from webrt.plan import Plan, ValueInfo
 from webrt.runtime import tensor as T
 from webrt.runtime.device import DeviceMemory
@@ -42,9 +42,12 @@ def choose_outputs(plan: Plan, names: Sequence[str] | None) -> list[ValueInfo]:
     return list(plan.outputs) if names is None else [have[n] for n in names]
 
 
-def choose_locations(outputs: Sequence[ValueInfo], location: str | Mapping[str, str]) -> list[bool]:
-    """Whether each output stays on the device. Raises UnsupportedType for one that a device cannot hold."""
+def choose_locations(plan: Plan, outputs: Sequence[ValueInfo], location: str | Mapping[str, str]) -> list[bool]:
+    """Whether each output stays on the device. Raises InputError for a name that is no output, and UnsupportedType for
+    one that a device cannot hold."""
     out = []
+    if not isinstance(location, str):
+        choose_outputs(plan, list(location))
     for info in outputs:
         where = location if isinstance(location, str) else location.get(info.name, "cpu")
         if where not in ("cpu", "device"):
@@ -60,6 +63,8 @@ def _take_one(plan: Plan, device: DeviceMemory, info: ValueInfo, value: Any, siz
         return InputError(f"input {info.name!r}: {what}; expected is {declared(plan, info)}")
 
     if isinstance(value, Tensor):
+        if value.device.lost:
+            raise DeviceLost(f"input {info.name!r} was on a device that is lost; feed it from the host again")
         if str(value.dtype) != info.dtype:
             raise refuse(f"it is {value.dtype}")
         if info.place is not None and info.elements == 0:

@@ -5,7 +5,9 @@ from __future__ import annotations
 import contextlib
 import os
 import threading
+import time
 from collections.abc import Iterator, Mapping, Sequence
+from typing import Any
 
 from webrt.errors import DeviceError, DeviceLost, NoAdapter, OutOfMemory, TargetError
 from webrt.plan import TEXTURE_WIDTH, Bytes, Kernel
@@ -41,9 +43,13 @@ from webrt.runtime.stamps import Stamps
 FLUSH_BYTES = 64 << 20
 """wgpu keeps a copy of every write until the next submit; so many bytes at most are held."""
 
+WAIT_SLICE = 0.25
+"""Seconds after which who waits for the device looks whether another thread found it lost."""
+
 
 class NativeDevice:
-    """A wgpu device with all the limits of its adapter.
+    """A wgpu device with all the limits of its adapter. wgpu tells nobody that a device is lost: `lost` is set by the
+    first call that fails for it, by a wait that lasts too long, and by `close`.
 
     `adapter` (or the variable WEBRT_ADAPTER) is a part of the adapter's name; `limits` lowers what the Target says, for
     tests of small devices. Raises NoAdapter with what to install.
@@ -75,6 +81,7 @@ class NativeDevice:
         self._pipelines = Pipelines(self._device, wgpu.ShaderStage.COMPUTE, self._errors)
         self._staging = Staging(self._alloc_staging, self.free, self.target.limit("maxBufferSize"))
         self._unsubmitted = 0
+        self._flights = 0
 
     def alloc(self, nbytes: int, label: str, *, uniform: bool = False) -> NativeBuffer:
         usage = self._wgpu.BufferUsage
@@ -167,14 +174,18 @@ class NativeDevice:
             return Stamps(self._wgpu, self._device, count, lib.wgpuQueueGetTimestampPeriod(queue._internal))
 
     def submit(
-        self, commands: Sequence[Command], reads: Sequence[Range] = (), stamps: Timestamps | None = None
+        self,
+        commands: Sequence[Command],
+        reads: Sequence[Range] = (),
+        stamps: Timestamps | None = None,
+        timeout: float | None = None,
     ) -> list[memoryview]:
         total = sum(_place(r) for r in reads)
         if not commands and not total:
             return [memoryview(bytearray()) for _ in reads]
         staging = self._staging.take(total) if total else None
         try:
-            with self._errors("a submit"):
+            with self._errors("a submit"), self._flight():
                 encoder = self._device.create_command_encoder()
                 if isinstance(stamps, Stamps):
                     encode_timed(encoder, commands, stamps)
@@ -188,19 +199,42 @@ class NativeDevice:
                     offset += _place(r)
                 self._device.queue.submit([encoder.finish()])
                 self._count_submit(commands)
-                return self._map(staging, total, reads) if staging else [memoryview(bytearray()) for _ in reads]
-        finally:
-            if staging:
-                self._staging.give(staging)
-                self._drop_staging_alone()
+                data = (
+                    self._map(staging, total, reads, timeout) if staging else [memoryview(bytearray()) for _ in reads]
+                )
+        except BaseException:
+            if staging:  # it may be mapped still
+                self.free(staging)
+            raise
+        if staging:
+            self._staging.give(staging)
+            self._drop_staging_alone()
+        return data
 
     def close(self) -> None:
+        self._lose()
+        self._pipelines.clear()
+
+    def _lose(self) -> None:
+        """From now on every call raises DeviceLost. wgpu's device goes with the last submit that waits: wgpu ends the
+        process where one reads from a buffer of a destroyed device."""
         with self._lock:
-            if not self.lost:
-                self._staging.drop()
-                self.lost = True
-                self._pipelines.clear()
+            self.lost = True
+            self._staging.drop()
+            if not self._flights:
                 self._device.destroy()
+
+    @contextlib.contextmanager
+    def _flight(self) -> Iterator[None]:
+        with self._lock:
+            self._flights += 1
+        try:
+            yield
+        finally:
+            with self._lock:
+                self._flights -= 1
+                if self.lost and not self._flights:
+                    self._device.destroy()
 
     def _alloc(self, nbytes: int, label: str, usage: int) -> NativeBuffer:
         limit = self.target.limit("maxBufferSize")
@@ -229,10 +263,12 @@ class NativeDevice:
             if self.counters.buffers and self.counters.buffers == self._staging.idle:
                 self._staging.drop()
 
-    def _map(self, staging: NativeBuffer, total: int, reads: Sequence[Range]) -> list[memoryview]:
+    def _map(
+        self, staging: NativeBuffer, total: int, reads: Sequence[Range], timeout: float | None
+    ) -> list[memoryview]:
         # READ_NOSYNC, as wgpu's own read_buffer does it: a plain READ would submit once more.
         handle = handle_of(staging)
-        handle.map_async("READ_NOSYNC", 0, total).sync_wait()
+        self._wait(handle.map_async("READ_NOSYNC", 0, total), timeout)
         try:
             out, offset = [], 0
             for r in reads:
@@ -244,6 +280,25 @@ class NativeDevice:
         with self._lock:
             self.counters.read += sum(r.nbytes for r in reads)
         return out
+
+    def _wait(self, promise: Any, timeout: float | None) -> None:
+        """Waits for wgpu. Raises DeviceLost after `timeout` seconds, and where another thread lost the device."""
+        end = float("inf") if timeout is None else time.monotonic() + timeout
+        while not promise._thread_event.wait(min(WAIT_SLICE, max(0.0, end - time.monotonic()))):
+            if not self.lost and time.monotonic() >= end:
+                self._lose()
+                raise DeviceLost(
+                    f"the device {self.target.name!r} did not end its work within {timeout:g} s and is given up"
+                )
+            self._alive("a submit")
+        promise.sync_wait()
+        self._alive("a submit")
+
+    def _alive(self, what: str) -> None:
+        if self.lost:
+            raise DeviceLost(
+                f"{what}: the device {self.target.name!r} was closed or lost; recover the session, or make a new one"
+            )
 
     def _count_written(self, nbytes: int) -> None:
         with self._lock:
@@ -265,17 +320,33 @@ class NativeDevice:
     @contextlib.contextmanager
     def _errors(self, what: str) -> Iterator[None]:
         """wgpu's errors as webrt's; `what` was asked for."""
-        if self.lost:
-            raise DeviceLost(f"{what}: the device {self.target.name!r} was closed or lost; make a new session")
+        self._alive(what)
         try:
             yield
         except self._wgpu.GPUOutOfMemoryError as e:
-            raise OutOfMemory(f"{what}: the device {self.target.name!r} has no memory left; use smaller inputs") from e
+            held = f"{self.counters.bytes} bytes in {self.counters.buffers} buffers"
+            raise OutOfMemory(
+                f"{what}: the device {self.target.name!r} has no memory left beside the {held} that it holds; "
+                "use smaller inputs, or close other sessions"
+            ) from e
         except (self._wgpu.GPUError, RuntimeError) as e:
-            if "device is lost" in str(e).lower():
-                self.lost = True
-                raise DeviceLost(f"{what}: the device {self.target.name!r} is lost; make a new session") from e
+            if self._tells_loss(e) or self._is_lost():
+                self._lose()
+                raise DeviceLost(
+                    f"{what}: the device {self.target.name!r} is lost; recover the session, or make a new one"
+                ) from e
             raise DeviceError(f"{what}: the device {self.target.name!r} refused it: {e}") from e
+
+    def _is_lost(self) -> bool:
+        """Asks wgpu, which says so only when something is made."""
+        try:
+            self._device.create_buffer(size=16, usage=self._wgpu.BufferUsage.COPY_DST).destroy()
+        except (self._wgpu.GPUError, RuntimeError) as e:
+            return self._tells_loss(e)
+        return False
+
+    def _tells_loss(self, error: Exception) -> bool:
+        return "device is lost" in str(error).lower()
 
 
 def _place(r: Range) -> int:

@@ -40,6 +40,7 @@ class NullDevice:
 
     def __init__(self, target: Target = BASE) -> None:
         self.target = target
+        self.lost = False
         self.counters = Counters()
         self.allocator = NoOpAllocator()
 
@@ -75,7 +76,11 @@ class NullDevice:
         _refuse("a bind group was asked for")
 
     def submit(
-        self, commands: Sequence[Command], reads: Sequence[Range] = (), stamps: Timestamps | None = None
+        self,
+        commands: Sequence[Command],
+        reads: Sequence[Range] = (),
+        stamps: Timestamps | None = None,
+        timeout: float | None = None,
     ) -> list[memoryview]:
         for command in commands:
             _refuse("a dispatch was submitted" if isinstance(command, Launch) else "a copy was submitted")

@@ -60,7 +60,9 @@ class Recorder:
         self.run = Recorded(plan, time.perf_counter_ns())
         self._device = device
 
-    def submit(self, commands: Sequence[Command], reads: Sequence[Range]) -> list[memoryview]:
+    def submit(
+        self, commands: Sequence[Command], reads: Sequence[Range], timeout: float | None = None
+    ) -> list[memoryview]:
         """`Device.submit`, timed."""
         steps = [c.step for c in commands]
         stamps = self._device.stamps(len(commands))
@@ -69,9 +71,9 @@ class Recorder:
                 self.run.clock = CPU_CLOCK
                 times = self._alone(commands)
                 self.run.submitted(steps, times, times[-1][1])
-            return self._device.submit((), reads)
+            return self._device.submit((), reads, timeout=timeout)
         self.run.clock = TIMESTAMPS
-        data = self._device.submit(commands, reads, stamps)
+        data = self._device.submit(commands, reads, stamps, timeout)
         ended = time.perf_counter_ns()
         self.run.submitted(steps, stamps.read(), ended)
         return data

@@ -9,8 +9,9 @@ from dataclasses import dataclass
 from typing import Any
 
 from webrt import validate
-from webrt.errors import DeviceError, KernelError, PlacementError
+from webrt.errors import DeviceError, DeviceLost, KernelError, PlacementError
 from webrt.plan import Copy, Dispatch, HostStep, Plan
+from webrt.runtime.control import Control
 from webrt.runtime.device import BindGroup, Device, HostNode, HostProvider, Pipeline, Resource
 from webrt.runtime.executor import Run
 from webrt.runtime.memory import Memory
@@ -49,6 +50,7 @@ class Session:
         self.plan, self.device = plan, device
         self.last_run = RunStats()
         self.profile: list[Recorded] | None = None
+        self.control = Control()
         self._closed = False
         self.lock = threading.RLock()
         self.resolver = Resolver(plan, device.target)
@@ -69,15 +71,21 @@ class Session:
         output_names: Sequence[str] | None,
         feeds: Mapping[str, Any],
         output_location: str | Mapping[str, str] = "cpu",
+        control: Control | None = None,
     ) -> list[Any]:
         """Runs once. `feeds` maps input names to arrays, device Tensors, lists or dicts; `output_location` is "cpu" or
-        "device", for all or by name. Returns one value per name (all outputs where None).
+        "device", for all or by name; `control` may end it. Returns one value per name (all outputs where None).
 
-        Raises InputError for feeds that do not fit, TargetError where these sizes are beyond the device.
+        Raises InputError for feeds that do not fit, TargetError where these sizes are beyond the device, RunTerminated
+        where `control` ended the run, and DeviceLost where the device is gone or was given up.
         """
         with self.lock:
+            if self.device.lost:
+                name = self.device.target.name
+                raise DeviceLost(f"the device {name!r} was closed or lost; recover the session, or make a new one")
             if self._closed:
                 raise DeviceError("the session was closed; make a new one")
+            self.control = control or Control()
             before = self.device.counters
             created, pipelines = before.created, before.pipelines
             self.last_run = RunStats()
