@@ -101,6 +101,10 @@ def _type(c: Context) -> None:
         c.set(i, c.elem(0), None)
 
 
+def _type_1(c: Context) -> None:
+    c.set(0, c.elem(1), None)
+
+
 def _half_last(c: Context) -> None:
     dims = c.dims(0)
     if dims:
@@ -266,7 +270,7 @@ def _guarded(rule: Rule) -> Inference:
 INFERENCE: dict[str, Inference] = {
     name: _guarded(rule)
     for name, rule in {
-        "same": _same, "same_all": _same_all, "type": _type, "half_last": _half_last, "norm": _norm,
+        "same": _same, "same_all": _same_all, "type": _type, "type_1": _type_1, "half_last": _half_last, "norm": _norm,
         "skip_norm": _skip_norm, "matmul": _matmul, "matmul_scaled": _matmul_scaled, "qgemm": _qgemm,
         "matmul_nbits": _matmul_nbits, "gather_block": _gather_block, "gqa": _gqa, "mha": _mha, "embed": _embed,
         "broadcast_0_3": _broadcast_0_3, "quantize": _quantize, "dequantize": _dequantize,

@@ -200,7 +200,7 @@ MICROSOFT: tuple[tuple[str, dict[str, Any], str], ...] = (
         {},
         "broadcast_0_3",
     ),
-    ("QLinearConcat(Y_scale:f, Y_zero_point:Q, inputs*:M) -> Y:Q", {"axis": REQUIRED_INT}, "type"),
+    ("QLinearConcat(Y_scale:f, Y_zero_point:Q, inputs*:M) -> Y:Q", {"axis": REQUIRED_INT}, "type_1"),
     ("QLinearSigmoid(X:Q, X_scale:f, X_zero_point?:Q, Y_scale:f, Y_zero_point?:Q) -> Y:Q", {}, "same"),
     (
         "QLinearLeakyRelu(X:Q, X_scale:f, X_zero_point?:Q, Y_scale:f, Y_zero_point?:Q) -> Y:Q",

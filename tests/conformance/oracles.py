@@ -26,6 +26,7 @@ LACKS: Mapping[str, tuple[int, str]] = {
 # Where onnxruntime does not do what the ONNX text says. The CPU provider stands in for it.
 AT_ODDS: Mapping[str, str] = {
     "Bernoulli": "below opset 22 it gives 1 with probability 1 - p",
+    "DynamicQuantizeLSTM": "it quantizes the inputs of each product as well, which its description does not say",
 }
 
 

@@ -12,6 +12,7 @@ import onnx
 import webrt.ops  # noqa: F401  (registers the operators)
 from tests.conformance import cases as C
 from webrt import lowering, schemas
+from webrt.compiler.bodies import BODIES
 
 COUNTS = Path(__file__).with_name("conformance.json")
 PAGE = Path(__file__).parents[2] / "docs" / "operators.md"
@@ -102,6 +103,8 @@ def _opsets(domain: str, name: str) -> str:
 
 
 def _has_body(domain: str, name: str) -> bool:
+    if domain == schemas.MS_DOMAIN and name in BODIES:
+        return True
     schema: Any = onnx.defs.get_schema(name, NEWEST if not domain else 1, domain)
     return bool(schema.has_function or schema.has_context_dependent_function)
 

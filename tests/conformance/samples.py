@@ -12,9 +12,16 @@ from functools import lru_cache
 import onnx.defs
 
 import webrt.ops  # noqa: F401 (registers the operators)
-from tests.conformance import samples_elementwise, samples_spatial, samples_special, samples_tensors
+from tests.conformance import (
+    samples_elementwise,
+    samples_microsoft,
+    samples_spatial,
+    samples_special,
+    samples_tensors,
+)  # fmt: skip
 from tests.conformance.samples_data import Sample
 from webrt import lowering, schemas
+from webrt.compiler.bodies import BODIES
 
 Key = tuple[str, str]
 FIRST = 7
@@ -62,13 +69,13 @@ VERSIONS: Mapping[str, int] = {name: version for version, names in _VERSIONS.ite
 @lru_cache(maxsize=1)
 def samples() -> tuple[Sample, ...]:
     """All samples."""
-    files = (samples_elementwise, samples_tensors, samples_spatial, samples_special)
+    files = (samples_elementwise, samples_tensors, samples_spatial, samples_special, samples_microsoft)
     return tuple(x for file in files for x in file.samples())
 
 
 def operators() -> set[Key]:
-    """(domain, name) of every operator with a kernel."""
-    return {(r.domain, r.name) for r in lowering.registered()}
+    """(domain, name) of every operator with a kernel, or a function body of ours."""
+    return {*((r.domain, r.name) for r in lowering.registered()), *((schemas.MS_DOMAIN, name) for name in BODIES)}
 
 
 @lru_cache(maxsize=1)

@@ -10,16 +10,19 @@ import onnx
 import pytest
 
 from tests.conformance import samples as S
-from tests.conformance.oracles import expected, host_result, onnxruntime_result
+from tests.conformance.oracles import expected, host_result
 from tests.conformance.samples_data import Array, Sample
 from tests.conformance.samples_elementwise import elementwise
 from tests.kernels.harness import device, node_model
+from tests.ort import onnxruntime_result
 from tests.tolerance import close
+from webrt.compiler.bodies import BODIES
 from webrt.compiler.compile import CompileOptions, compile_model
 from webrt.errors import WebrtError
 from webrt.host import CpuProvider
 from webrt.plan import Dispatch, Plan
 from webrt.runtime.session import Session
+from webrt.schemas import MS_DOMAIN
 from webrt.target import BASE
 
 LOW = BASE.with_limits(
@@ -115,7 +118,8 @@ def test_no_elements(sample: Sample) -> None:
     """onnxruntime's result where it takes an empty axis, else the CPU provider's; where both refuse it, nothing fails
     but by a WebrtError."""
     model, feeds = model_of(sample)
-    want = "" if sample.op in NOT_ASKED else onnxruntime_result(model, feeds)
+    fragile = sample.op in NOT_ASKED or (sample.domain == MS_DOMAIN and sample.op in BODIES)
+    want = "" if fragile else onnxruntime_result(model, feeds)
     if isinstance(want, list):
         same(sample, run_low(model, feeds), want)
         return

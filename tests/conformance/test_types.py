@@ -41,6 +41,8 @@ ON_CPU: Mapping[tuple[str, str], tuple[str, str]] = {
 # Type parameters that a model must give one type, though the schema has two, and types that nobody implements.
 LINKED = {"ms.GroupQueryAttention": {"F": "C"}}
 NOWHERE: Mapping[tuple[str, str], tuple[str, str]] = {
+    ("ms.QLinearConcat", "M"): ("uint8 int8 float32", "one parameter for numbers, scales and zero points"),
+    ("ms.FusedGemm", "G"): ("uint32 uint64 int32 int64", "no activation of integers"),
     ("ms.GroupQueryAttention", "C"): ("float16 bfloat16 int8 uint8", "a cache of another type than the query's"),
 }
 

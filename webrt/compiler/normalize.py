@@ -10,7 +10,7 @@ import onnx
 
 from webrt import dtypes as T
 from webrt import host, lowering
-from webrt.compiler import control, hoist, splice, tidy, unroll, weights
+from webrt.compiler import bodies, control, hoist, splice, tidy, unroll, weights
 from webrt.compiler.dump import Trace
 from webrt.compiler.infer import infer
 from webrt.compiler.splice import opsets_of
@@ -32,13 +32,13 @@ Pass = Callable[[Graph], bool]
 
 
 def inline_functions(graph: Graph) -> bool:
-    """Operators without a kernel whose schema has a function body → the nodes of that body."""
+    """Operators without a kernel that have a function body (in their schema or in bodies.py) → its nodes."""
     out: list[Node] = []
-    names = splice.fresh_names(graph)
+    names, changed = splice.fresh_names(graph), False
     for node in graph.nodes:
         body = None if lowering.find(node.domain, node.op_type, node.opset) else _function_body(node)
         out += [node] if body is None else splice.function(node, body, graph.opsets, names)
-    changed = len(out) != len(graph.nodes)
+        changed |= body is not None
     graph.nodes[:] = out
     return changed
 
@@ -180,6 +180,9 @@ def _key(node: Node) -> tuple[Any, ...] | None:
 
 
 def _function_body(node: Node) -> onnx.FunctionProto | None:
+    own = bodies.body_of(node)
+    if own is not None:
+        return own
     try:
         schema: Any = node.schema  # onnx's stubs lack the function bodies
     except InvalidModel:
