@@ -73,7 +73,8 @@ class Value:
 class Node:
     """An operator's call. `opset` is the version of `domain` that the model imports. Absent inputs are None.
 
-    `declined`: why the operator's own shape function could not tell the outputs' sizes."""
+    `declined`: why the operator's own shape function could not tell the outputs' sizes. `channels_last`: the images
+    among its operands, [N, C, …] by the operator's text, are [N, …, C]."""
 
     op_type: str
     domain: str
@@ -85,6 +86,7 @@ class Node:
     outer: list[Value] = field(default_factory=list)
     sources: tuple[str, ...] = ()
     declined: ModelError | None = None
+    channels_last: bool = False
 
     @property
     def op(self) -> str:

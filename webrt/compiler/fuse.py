@@ -12,6 +12,7 @@ from dataclasses import replace
 from webrt.compiler.attention import fuse_attention
 from webrt.compiler.dump import Trace
 from webrt.compiler.groups import grow, steps_of, stored
+from webrt.compiler.layout import channels_last
 from webrt.compiler.lines import Lines
 from webrt.compiler.norms import fuse_norms
 from webrt.compiler.partition import Placed
@@ -49,6 +50,7 @@ def fuse_epilogues(lines: Lines) -> None:
 PASSES: tuple[tuple[str, Pass], ...] = (
     ("fuse_norms", fuse_norms),
     ("fuse_attention", fuse_attention),
+    ("channels_last", channels_last),
     ("fuse_epilogues", fuse_epilogues),
     ("fuse_elementwise", fuse_elementwise),
 )

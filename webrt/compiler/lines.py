@@ -21,6 +21,11 @@ class Lines:
     target: Target
 
     def __post_init__(self) -> None:
+        self.rebuild(self.placed)
+
+    def rebuild(self, placed: list[Placed]) -> None:
+        """These are the lines now."""
+        self.placed = placed
         self.maker: dict[Value, int] = {}
         self.readers: dict[Value, set[int]] = {}
         for i, p in enumerate(self.placed):

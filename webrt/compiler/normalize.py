@@ -124,6 +124,9 @@ FOR_DEVICES = frozenset({"inline_functions", "unroll_loops"})
 REQUIRED = frozenset({"inline_functions", "inline_known_branches", "unroll_loops", "remove_dead"})
 """Passes that run at every level: without them fewer nodes have a kernel."""
 
+HIGHEST = frozenset({"channels_last"})
+"""Passes that run at the level "all" alone."""
+
 
 def _is_foldable(node: Node) -> bool:
     if node.op_type in RANDOM or node.outer or any(a.type in (a.GRAPH, a.GRAPHS) for a in node.attrs.values()):

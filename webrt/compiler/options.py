@@ -71,4 +71,6 @@ class CompileOptions:
             return False
         if name in normalize.REQUIRED:
             return True
+        if name in normalize.HIGHEST and self.level != "all":
+            return False
         return self.level != "disabled" and name not in self.disabled

@@ -9,7 +9,7 @@ from webrt.dims import Dim
 from webrt.errors import InvalidModel, ShapeError
 from webrt.ir import Node, Value
 from webrt.lowering import Builder, Info, normalize_axis, op, static_product
-from webrt.ops.view import aligned, bits_of, copied, element_type, movable, unit, unit_type
+from webrt.ops.view import aligned, bits_of, channels_to_last, copied, element_type, movable, unit, unit_type
 
 
 def _concat_shape(n: Node) -> list[Info]:
@@ -104,6 +104,7 @@ def _pick(b: Builder, out: Value, kept: Sequence[tuple[Value, Dim]], name: str) 
 def concat(n: Node, b: Builder) -> None:
     out = n.output()
     axis = normalize_axis(n.attr("axis", 1), out.rank)
+    axis = channels_to_last(range(out.rank)).index(axis) if n.channels_last else axis
     for v in n.given():
         for a, (have, want) in enumerate(zip(v.known_shape, out.known_shape)):
             if a != axis:

@@ -8,6 +8,7 @@ from webrt.dims import Dim
 from webrt.errors import InvalidModel, ShapeError
 from webrt.ir import Node, Value
 from webrt.lowering import Builder, Info, op, require
+from webrt.ops.conv_last import conv_last
 from webrt.ops.conv_weights import static_sizes
 from webrt.ops.convolution import Convolution, convolve
 from webrt.ops.vectors import IDENTITY, Epilogue
@@ -47,6 +48,9 @@ def conv_shape(n: Node) -> list[Info]:
 
 @op("Conv", shape=conv_shape, inputs="N C *, M _ *, M")
 def conv(n: Node, b: Builder, epilogue: Epilogue = IDENTITY) -> None:
+    if n.channels_last:
+        conv_last(n, b, epilogue)
+        return
     require(n.given(), T.F32, T.F16, T.BF16)
     x, w = n.input(0), n.input(1)
     axes, group = conv_axes(n, x, w), int(n.attr("group", 1))

@@ -23,7 +23,8 @@ def global_shape(n: Node) -> list[Info]:
 
 
 def _rows(n: Node) -> Rows:
-    return Rows.of(n.input(0).known_shape, range(2, n.input(0).rank))
+    rank = n.input(0).rank
+    return Rows.of(n.input(0).known_shape, range(1, rank - 1) if n.channels_last else range(2, rank))
 
 
 @op("GlobalAveragePool", shape=global_shape)

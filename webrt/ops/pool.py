@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 
+from webrt import dims as D
 from webrt import dtypes as T
+from webrt.dims import Dim
 from webrt.dtypes import DType
 from webrt.errors import InvalidModel, ShapeError, UnsupportedOp
-from webrt.ir import Node
+from webrt.ir import Node, Value
 from webrt.lowering import MAX_ITERATIONS, Builder, Info, op, require
 from webrt.ops.taps import tap_params
 from webrt.ops.vectors import kind
@@ -25,7 +27,8 @@ _LOWEST = {
 
 def pool_axes(n: Node) -> list[Axis]:
     """The windows of a pool's node; raises ShapeError for a kernel_shape of another rank."""
-    spatial = n.input(0).known_shape[2:]
+    shape = n.input(0).known_shape
+    spatial = shape[1:-1] if n.channels_last else shape[2:]
     kernel = [int(k) for k in n.attr("kernel_shape") or []]
     if not spatial or len(kernel) != len(spatial):
         raise ShapeError(f"kernel_shape has {len(kernel)} integers, the input {len(spatial)} spatial axes")
@@ -53,14 +56,14 @@ def root(v: str, p: int) -> str:
     return f"select(pow({v}, {1.0 / p!r}), 0.0, {v} == 0.0)"
 
 
-def walk(axes: Sequence[Axis], visit: str) -> str:
+def walk(axes: Sequence[Axis], visit: str, last: bool = False) -> str:
     """Statements that run `visit` for each element of output i's window that is no padding.
 
     There `at` is the element's index, `local` its index in its plane, and `x_k` its place along axis k. Before the
-    loops `start_k` is where the window starts along axis k.
+    loops `start_k` is where the window starts along axis k. `last`: elements of `p.inner` channels follow each place.
     """
     rank = len(axes)
-    lines = ["var rest = i;"]
+    lines = ["let channel = i % p.inner; var rest = i / p.inner;" if last else "var rest = i;"]
     for k in reversed(range(rank)):
         lines.append(f"let start_{k} = i32(rest % p.out_{k} * p.stride_{k} - p.pad_{k}); rest /= p.out_{k};")
     lines.append("let plane = rest * " + " * ".join(f"p.size_{k}" for k in range(rank)) + ";")
@@ -72,7 +75,8 @@ def walk(axes: Sequence[Axis], visit: str) -> str:
             f"if (x_{k} < 0 || x_{k} >= i32(p.size_{k})) {{ continue; }}",
             f"let line_{k} = {above}u32(x_{k});",
         ]
-    lines.append(f"let local = line_{rank - 1}; let at = plane + local; {visit}")
+    place = "(plane + local) * p.inner + channel" if last else "plane + local"
+    lines.append(f"let local = line_{rank - 1}; let at = {place}; {visit}")
     return "\n".join([*lines, *("}" for _ in range(rank))])
 
 
@@ -89,6 +93,11 @@ def max_pool(n: Node, b: Builder) -> None:
     require([x], *_LOWEST)
     axes = pool_axes(n)
     _check(b, axes, kind(x))
+    if n.channels_last:
+        less = "best < v || !found" if _lanes(x) == 1 else "(best < v) | vec4<bool>(!found)"
+        head = f"var best = V({_LOWEST[kind(x)]}); var found = false;"
+        _last(n, b, axes, (head, f"best = select(best, v, {less}); found = true;", "best"), "max_pool")
+        return
     keep = "let v = load_x(at); if (!found || v > best) { best = v; place = PLACE; found = true; }"
     place = _column_major(len(axes)) if n.attr("storage_order", 0) else "at"
     head = f"var best = X({_LOWEST[kind(x)]}); var place = 0u; var found = false;"
@@ -116,19 +125,38 @@ def average_pool(n: Node, b: Builder) -> None:
     require([x], *T.FLOATS)
     axes = pool_axes(n)
     _check(b, axes, kind(x))
-    params, name = tap_params(axes), "average_pool"
-    text = f"var sum = 0.0; var count = 0u;\n{walk(axes, 'sum += load_x(at); count += 1u;')}"
+    params, counted = tap_params(axes), ""
     if n.attr("count_include_pad", 0):
         params |= {f"after_{k}": a.after for k, a in enumerate(axes)}
-        text += "\ncount = " + " * ".join(f"inside(start_{k}, {_ends(k)})" for k in range(len(axes))) + ";"
+        counted = "count = " + " * ".join(f"inside(start_{k}, {_ends(k)})" for k in range(len(axes))) + ";"
+    if n.channels_last:
+        texts = ("var sum = V(); var count = 0u;", "sum += v; count += 1u;", "sum / f32(max(count, 1u))")
+        _last(n, b, axes, texts, "average_pool", counted, params)
+        return
+    text = f"var sum = 0.0; var count = 0u;\n{walk(axes, 'sum += load_x(at); count += 1u;')}\n{counted}"
+    text += "\nreturn sum / f32(max(count, 1u));"
+    b.map(n.output(0), text, reads={"x": x}, params=params, fns=[_INSIDE], name="average_pool")
+
+
+def _lanes(x: Value) -> int:
+    """How many channels an invocation takes."""
+    return 4 if x.dtype == T.F32 and D.mod(x.known_shape[-1], 4) == 0 else 1
+
+
+def _last(
+    n: Node, b: Builder, axes: Sequence[Axis], texts: tuple[str, str, str], name: str, then: str = "",
+    params: Mapping[str, Dim | float] | None = None,
+) -> None:  # fmt: skip
+    """A pool of channels-last images: `texts` = what is before the window, at each element `v`, and the result."""
+    head, visit, result = texts
+    x, lanes = n.input(0), _lanes(n.input(0))
+    kinds = "alias V = vec4<Out>;" if lanes == 4 else "alias V = Out;"
+    walked = walk(axes, f"let v = {'x[at]' if lanes == 4 else 'load_x(at)'}; {visit}", last=True)
+    words: dict[str, Dim | float] = {"inner": D.floordiv(x.known_shape[-1], lanes), **(params or tap_params(axes))}
     b.map(
-        n.output(0),
-        f"{text}\nreturn sum / f32(max(count, 1u));",
-        reads={"x": x},
-        params=params,
-        fns=[_INSIDE],
-        name=name,
-    )
+        n.output(), f"{head}\n{walked}\n{then}\nreturn {result};", reads={"x": x}, params=words,
+        fns=[kinds, _INSIDE], vec={"x": lanes, "out": lanes}, name=name,
+    )  # fmt: skip
 
 
 _INSIDE = """fn inside(start: i32, end: i32, kernel: u32, dilation: u32) -> u32 {

@@ -7,6 +7,8 @@ where shrink is min(scale, 1) with antialias and 1 without; outside of the tenso
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 from webrt import dims as D
 from webrt import dtypes as T
 from webrt.dims import Dim
@@ -14,7 +16,7 @@ from webrt.errors import InvalidModel, UnsupportedOp
 from webrt.ir import Node, Value
 from webrt.lowering import MAX_ITERATIONS, Builder, Info, op, require, strides
 from webrt.ops.resampling import NEAREST, QUOTIENT, Axis, axes_of, coordinate_mode, given, place_fn
-from webrt.ops.view import RAW, bits_of, coordinates, element_type
+from webrt.ops.view import RAW, bits_of, channels_to_first, channels_to_last, coordinates, element_type, unit, unit_type
 
 # The weight of a neighbour at distance d, and how far neighbours reach.
 _FILTERS: dict[str, tuple[str, int]] = {
@@ -38,7 +40,7 @@ def _resize_shape(n: Node) -> list[Info]:
 @op("Upsample", since=7, until=9, shape=_resize_shape)
 def resize(n: Node, b: Builder) -> None:
     x, mode = n.input(0), str(n.attr("mode", "nearest"))
-    axes, places = axes_of(n), coordinate_mode(n)
+    axes, places = _axes(n), coordinate_mode(n)
     roi = n.input(1) if places == "tf_crop_and_resize" and given(n, 1) else None
     if places == "tf_crop_and_resize" and roi is None:
         raise InvalidModel("tf_crop_and_resize without a region of interest")
@@ -57,6 +59,15 @@ def resize(n: Node, b: Builder) -> None:
         raise UnsupportedOp(f"mode {mode!r}")
 
 
+def _axes(n: Node) -> list[Axis]:
+    """The axes in the order in which x has them."""
+    if not n.channels_last:
+        return axes_of(n)
+    x = n.input(0)
+    seen = Value(x.name, x.dtype, channels_to_first(x.known_shape))
+    return list(channels_to_last(axes_of(replace(n, inputs=[seen, *n.inputs[1:]]))))
+
+
 def _nearest(n: Node, b: Builder, axes: list[Axis], active: list[int], places: str, roi: Value | None) -> None:
     x, extrapolates = n.input(0), places == "tf_crop_and_resize"
     rounding = str(n.attr("nearest_mode", "simple"))
@@ -65,6 +76,12 @@ def _nearest(n: Node, b: Builder, axes: list[Axis], active: list[int], places: s
     if extrapolates:
         require([x], T.F32, T.F16, T.BF16)
     parts = _collapsed(axes, active)
+    kind, vec = (element_type(x), 1) if extrapolates else (RAW[bits_of(x)], 1)
+    if not extrapolates and not parts[-1][1]:
+        many = unit(bits_of(x), [parts[-1][0].size])
+        kind, vec = unit_type(bits_of(x) * many)
+        size = D.floordiv(parts[-1][0].size, many)
+        parts[-1] = (Axis(size, size, 1.0, parts[-1][0].roi), False)
     text, params = coordinates([a.out for a, _ in parts])
     fns, lines = [QUOTIENT], ["var from_at = 0u;"]
     for k, ((axis, moved), step) in enumerate(zip(parts, strides([a.size for a, _ in parts]))):
@@ -85,10 +102,10 @@ def _nearest(n: Node, b: Builder, axes: list[Axis], active: list[int], places: s
 }}""")
     if extrapolates:
         params["extrapolation"] = float(n.attr("extrapolation_value", 0.0))
-    kind = {} if extrapolates else {"x": RAW[bits_of(x)], "out": RAW[bits_of(x)]}
+    read = "return x[from_at];" if vec == 4 else "return load_x(from_at);"
     b.map(
-        n.output(), text + "\n".join([*lines, "return load_x(from_at);"]), reads=_reads(x, roi), params=params, fns=fns,
-        as_type=kind, name="resize_nearest",
+        n.output(), text + "\n".join([*lines, read]), reads=_reads(x, roi), params=params, fns=fns,
+        as_type={} if extrapolates else {"x": kind, "out": kind}, vec={"x": vec, "out": vec}, name="resize_nearest",
     )  # fmt: skip
 
 

@@ -10,6 +10,7 @@ from __future__ import annotations
 import itertools
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
+from typing import TypeVar
 
 from webrt import dims as D
 from webrt import dtypes as T
@@ -22,6 +23,8 @@ from webrt.lowering import Builder, Operand, Shape, Variant, Window, grid, stati
 COPY_RUNS = 8
 COPY_BYTES = 1 << 16
 """Up to COPY_RUNS copies stand in for a kernel where each moves this much: copies are fast, but break a pass."""
+
+S = TypeVar("S")
 
 RAW: dict[int, DType] = {8: T.U8, 16: T.U16, 32: T.U32, 64: T.U64}
 """The unsigned type of a width, for kernels that move bits."""
@@ -68,6 +71,18 @@ class View:
             else:
                 out.append((size, stride))
         return View(tuple(s for s, _ in out), tuple(t for _, t in out), self.offset)
+
+
+def channels_to_last(axes: Iterable[S]) -> tuple[S, ...]:
+    """What belongs to the axes [N, C, …], in the order [N, …, C]."""
+    images, channels, *spatial = axes
+    return (images, *spatial, channels)
+
+
+def channels_to_first(axes: Iterable[S]) -> tuple[S, ...]:
+    """What belongs to the axes [N, …, C], in the order [N, C, …]."""
+    images, *spatial, channels = axes
+    return (images, channels, *spatial)
 
 
 def element_type(v: Operand) -> DType:

@@ -1,0 +1,197 @@
+"""Conv of channels-last images: a block of output channels of 8 pixels in registers, four input channels at a time."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from webrt import dims as D
+from webrt import dtypes as T
+from webrt.dims import Dim
+from webrt.errors import NotConstant, UnsupportedOp
+from webrt.ir import Node, Value
+from webrt.lowering import MAX_ITERATIONS, Builder, Variant, grid, require
+from webrt.ops.depthwise_last import depthwise_last
+from webrt.ops.loaders import epilogue4, in_fours, through_textures
+from webrt.ops.vectors import IDENTITY, Epilogue
+from webrt.ops.windows import Axis, check_fit, windows
+
+PIXELS = 8
+_ONE = Axis(1, 1, 1, 1, 0, 0, 1)
+
+
+@dataclass(frozen=True)
+class _Tiles:
+    """Per group: input channels, output channels, and how many of those make a block."""
+
+    groups: int
+    channels: int
+    outs: int
+    block: int
+
+    @property
+    def blocks(self) -> int:
+        """Blocks in a group, the last one padded with zeros."""
+        return -(-self.outs // self.block)
+
+
+def conv_last(n: Node, b: Builder, epilogue: Epilogue = IDENTITY) -> None:
+    """Writes a Conv whose x and output are [images, …, channels]; x may have more channels than the weights want.
+
+    Raises UnsupportedOp or NotConstant for what only the general kernels take."""
+    x, w, out = n.input(0), n.input(1), n.output()
+    require(n.given(), T.F32)
+    bias = _constant(n.input(2)) if n.has(2) else None
+    weights, group = _constant(w), int(n.attr("group", 1))
+    axes = windows(n, x.known_shape[1:-1], weights.shape[2:])
+    check_fit(b, axes)
+    axes = [a for a in axes if not a.trivial] or axes[-1:]
+    outs, channels = int(weights.shape[0]), int(weights.shape[1])
+    if len(axes) > 2:
+        raise UnsupportedOp(f"a channels-last convolution over {len(axes)} axes")
+    height, width = (*(_ONE for _ in range(2 - len(axes))), *axes)
+    bias = np.zeros(outs, np.float32) if bias is None else bias
+    if channels == 1 and group == outs and group > 1 and group % 4 == 0:
+        depthwise_last(b, x, out, (weights, bias), (height, width), epilogue)
+        return
+    if group > 1 and (channels % 4 or outs // group % 4):
+        raise UnsupportedOp(f"groups of {channels} and {outs // group} channels")
+    s = _Tiles(group, channels, outs // group, _block(outs // group))
+    _launch(b, s, x, out, (weights, bias), (height, width), epilogue)
+
+
+def _constant(v: Value) -> np.ndarray[Any, Any]:
+    if v.const is None:
+        raise NotConstant(f"the weights {v.name!r} are not constant", roots=v.roots)
+    return v.const
+
+
+def _block(outs: int) -> int:
+    """16 output channels in a block, or fewer where that would waste more than a tenth."""
+    if outs <= 4:
+        return 4
+    wide, narrow = -(-outs // 16) * 16, -(-outs // 8) * 8
+    return 16 if wide * 10 <= narrow * 11 else 8
+
+
+def _launch(
+    b: Builder, s: _Tiles, x: Value, out: Value, operands: tuple[np.ndarray[Any, Any], np.ndarray[Any, Any]],
+    axes: tuple[Axis, Axis], epilogue: Epilogue,
+) -> None:  # fmt: skip
+    height, width = axes
+    fours = -(-s.channels // 4)
+    taps = height.kernel * width.kernel
+    if taps * (fours + 1) > MAX_ITERATIONS:
+        raise UnsupportedOp(f"a convolution of {taps * s.channels} products in one sum")
+    images, rows, columns, taken = x.known_shape[0], height.out, width.out, (height.size, width.size)
+    pointwise = all(a.kernel == 1 and a.stride == 1 and a.before == 0 and a.after == 0 for a in axes)
+    if pointwise:
+        columns = D.prod((images, rows, columns))
+        images, rows, taken = 1, 1, (1, columns)
+    tiles = D.ceildiv(columns, PIXELS)
+    blocks = s.groups * s.blocks
+    params: dict[str, Dim | float] = {
+        "images": images, "rows": rows, "columns": columns, "tiles": tiles, "blocks": blocks, "size_0": taken[0],
+        "size_1": taken[1], "kernel_1": width.kernel, "stride_0": height.stride, "stride_1": width.stride,
+        "dilation_0": height.dilation, "dilation_1": width.dilation, "pad_0": height.before, "pad_1": width.before,
+        "taps": taps, "fours": fours, "row_fours": fours * s.groups, "group_blocks": s.blocks, "outs": s.outs,
+        "all": s.outs * s.groups, "tap_weights": fours * s.block, "weights": (taps * fours * 4 + 1) * s.block // 4,
+    }  # fmt: skip
+    whole = s.outs % 4 == 0
+    padded = not (width.before == 0 and width.after == 0)
+    x, fours_of_operands = with_fours(b, x), in_fours(epilogue) if whole else ()
+    variant = Variant(
+        "conv_last",
+        grid(D.prod((images, rows, tiles, blocks))),
+        consts={"PIXELS": PIXELS},
+        fns=[epilogue4(epilogue) if whole else epilogue.fn, _store(whole), _tile(s.block // 4, pointwise, padded)],
+        use=epilogue.use,
+        vec={"x": 4, "w": 4, "out": 4 if whole else 1, **dict.fromkeys(fours_of_operands, 4)},
+    )
+    reads = {"x": x, "w": b.constant(packed(*operands, s.groups, s.block)), **epilogue.reads}
+    variants = through_textures(variant, ["x", "w", *fours_of_operands])
+    b.launch(*variants, reads=reads, writes={"out": out}, params={**params, **epilogue.params}, name="conv_last")
+
+
+def with_fours(b: Builder, x: Value) -> Value:
+    """x, or a copy whose last axis is padded with zeros to a multiple of 4."""
+    *lead, channels = x.known_shape
+    if D.mod(channels, 4) == 0:
+        return x
+    out = b.temp(T.F32, (*lead, D.mul(D.ceildiv(channels, 4), 4)))
+    text = "let c = i % p.padded; return select(0.0, load_x(i / p.padded * p.own + min(c, p.own - 1u)), c < p.own);"
+    params: dict[str, Dim | float] = {"padded": out.known_shape[-1], "own": channels}
+    b.map(out, text, reads={"x": x}, params=params, name="pad_channels")
+    return out
+
+
+def packed(weights: np.ndarray[Any, Any], bias: np.ndarray[Any, Any], groups: int, block: int) -> Any:
+    """[group · block, (tap, four, input channel, output channel) and then biases] of [group · out, channel, tap …]."""
+    outs, channels = weights.shape[0] // groups, weights.shape[1]
+    blocks, fours = -(-outs // block), -(-channels // 4)
+    taps = weights.reshape(groups, outs, channels, -1)
+    room = np.zeros((groups, blocks * block, fours * 4, taps.shape[-1]), np.float32)
+    room[:, :outs, :channels] = taps
+    ordered = room.reshape(groups * blocks, block, fours * 4, -1).transpose(0, 3, 2, 1).reshape(groups * blocks, -1)
+    last = np.zeros((groups, blocks * block), np.float32)
+    last[:, :outs] = bias.reshape(groups, outs)
+    return np.concatenate([ordered, last.reshape(groups * blocks, block)], axis=1)
+
+
+def _store(whole: bool) -> str:
+    """`store4(i, o, v)`: output channels o … o+3 of a group, where i is the element's index of the first of them."""
+    if whole:
+        return "fn store4(i: u32, o: u32, v: vec4<Out>) { if (o < p.outs) { out[i >> 2u] = epilogue4(v, i); } }"
+    one = "if (o + {k}u < p.outs) {{ out[i + {k}u] = epilogue(v.{c}, i + {k}u); }}"
+    stores = " ".join(one.format(k=k, c=c) for k, c in enumerate("xyzw"))
+    return f"fn store4(i: u32, o: u32, v: vec4<Out>) {{ {stores} }}"
+
+
+def _tile(wide: int, pointwise: bool, padded: bool) -> str:
+    """`tile(image, row, column, block)`: PIXELS pixels of `wide` fours of output channels, computed and stored."""
+    lines = [
+        "fn tile(image: u32, row: u32, column: u32, block: u32) {",
+        "let group = block / p.group_blocks;",
+        f"let o = (block - group * p.group_blocks) * {4 * wide}u;",
+        "let own = block * p.weights;",
+        *(f"let bias{t} = fours_w(own + p.weights - {wide - t}u);" for t in range(wide)),
+        *(f"var a{j}_{t} = bias{t};" for j in range(PIXELS) for t in range(wide)),
+        *(_POINT if pointwise else _TAPS),
+        *_steps(wide, padded, "" if pointwise else "p.stride_1 * "),
+        "" if pointwise else "}",
+        "let first = ((image * p.rows + row) * p.columns + column) * p.all + group * p.outs + o;",
+    ]
+    for j in range(PIXELS):
+        stores = " ".join(f"store4(first + {j}u * p.all + {4 * t}u, o + {4 * t}u, a{j}_{t});" for t in range(wide))
+        lines.append(f"if (column + {j}u < p.columns) {{ {stores} }}")
+    return "\n".join([*lines, "}"])
+
+
+# `at` and `weight` count vec4s.
+_POINT = ("var at = column * p.row_fours + group * p.fours; var weight = own;",)
+_TAPS = (
+    "let top = i32(row * p.stride_0 - p.pad_0); let left = i32(column * p.stride_1 - p.pad_1);",
+    "for (var tap = 0u; tap < p.taps; tap++) {",
+    "let y = top + i32(tap / p.kernel_1 * p.dilation_0);",
+    "let x = left + i32(tap % p.kernel_1 * p.dilation_1);",
+    "if (y < 0 || y >= i32(p.size_0)) { continue; }",
+    "var at = u32((i32(image * p.size_0) + y) * i32(p.size_1) + x) * p.row_fours + group * p.fours;",
+    "var weight = own + tap * p.tap_weights;",
+)
+
+
+def _steps(wide: int, padded: bool, stride: str) -> list[str]:
+    """The loop over fours of input channels of one tap."""
+    lines = [f"let step = {stride}p.row_fours;", "for (var four = 0u; four < p.fours; four++) {"]
+    for j in range(PIXELS):
+        load = f"fours_x(at + {j}u * step)"
+        inside = f"u32(x + {j} * i32(p.stride_1)) < p.size_1"
+        lines.append(f"let x{j} = {f'select(vec4<f32>(), {load}, {inside})' if padded else load};")
+    for t in range(wide):
+        lines += [f"let w{k}_{t} = fours_w(weight + {k * wide + t}u);" for k in range(4)]
+        for j in range(PIXELS):
+            terms = " + ".join(f"x{j}.{c} * w{k}_{t}" for k, c in enumerate("xyzw"))
+            lines.append(f"a{j}_{t} += {terms};")
+    return [*lines, f"at += 1u; weight += {4 * wide}u;", "}"]

@@ -1,0 +1,62 @@
+"""How a kernel reads its operands: on software adapters through textures, where loading an element costs a fraction.
+
+Mesa's lavapipe reads storage textures at a thirtieth of what a buffer costs it, SwiftShader sampled ones at half. On
+GPUs buffers are as good, and need no copy.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import replace
+
+from webrt import dims as D
+from webrt import dtypes as T
+from webrt.lowering import Variant
+from webrt.ops.vectors import Epilogue
+
+_STORAGE = {"architectures": ["llvmpipe"]}
+_SAMPLED = {"kinds": ["software"]}
+MOST = 4
+"""Textures in a kernel: WebGPU guarantees so many storage textures."""
+
+
+def through_textures(variant: Variant, names: Iterable[str]) -> tuple[Variant, ...]:
+    """The variant for each kind of adapter. Its body reads the bindings `names` by their load_ and fours_ functions
+    alone; the last one reads buffers."""
+    chosen = list(names)[:MOST]
+    if not chosen:
+        return (variant,)
+    requires = dict(variant.requires)
+    return (
+        replace(variant, textures=dict.fromkeys(chosen, "storage"), requires={**requires, **_STORAGE}),
+        replace(variant, textures=dict.fromkeys(chosen, "sampled"), requires={**requires, **_SAMPLED}),
+        variant,
+    )
+
+
+def in_fours(epilogue: Epilogue) -> tuple[str, ...]:
+    """The names of the epilogue's f32 operands that it reads at i alone and that are whole fours."""
+    names = [k for k, v in epilogue.reads.items() if v.dtype == T.F32 and D.mod(v.elements, 4) == 0]
+    return tuple(k for k in names if epilogue.body.count(_at_i(k)) == epilogue.body.count(f"load_{k}(") == 1)
+
+
+def epilogue4(epilogue: Epilogue) -> str:
+    """`fn epilogue4(v: vec4<Out>, i: u32) -> vec4<Out>` of elements i … i+3; operands `in_fours` are bound as vec4s."""
+    body, names = epilogue.body, in_fours(epilogue)
+    for k in names:
+        body = body.replace(_at_i(k), "")
+    more = "".join(f", {k}: f32" for k in names)
+    loads = " ".join(f"let at_{k} = fours_{k}(i >> 2u);" for k in names)
+    lanes = (
+        f"epilogue_lane({', '.join([f'v.{c}', f'i + {k}u', *(f'at_{name}.{c}' for name in names)])})"
+        for k, c in enumerate("xyzw")
+    )
+    return "\n".join(
+        [*epilogue.fns, f"fn epilogue_lane(v: Out, i: u32{more}) -> Out {{ {body} }}",
+         f"fn epilogue4(v: vec4<Out>, i: u32) -> vec4<Out> {{ {loads} return vec4<Out>({', '.join(lanes)}); }}"]
+    )  # fmt: skip
+
+
+def _at_i(name: str) -> str:
+    """The statement by which epilogues read element i of an operand."""
+    return f"let {name} = load_{name}(i);"
