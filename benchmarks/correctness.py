@@ -11,14 +11,11 @@ import argparse
 import json
 import time
 from collections import Counter
-from collections.abc import Iterable
-from pathlib import Path
 from typing import Any
 
 import numpy as np
 
-from benchmarks.models import Model, cosine, error_of, folder_models, public_model, table
-from webrt.cli.progress import Bars
+from benchmarks.models import Model, add_arguments, chosen, cosine, error_of
 from webrt.inference import InferenceSession
 
 
@@ -66,18 +63,11 @@ def _onnxruntime(model: Model) -> dict[str, Any]:
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--models", type=Path, help="a folder of .onnx and .npz files")
-    parser.add_argument("--only", help="run this model only")
+    add_arguments(parser)
     parser.add_argument("--cpu", action="store_true", help="the CPU provider alone")
     args = parser.parse_args()
-    bars = Bars()
-    models: Iterable[Model]
-    if args.models:
-        models = (m for m in folder_models(args.models) if args.only in (None, m.name))
-    else:
-        models = (public_model(n, bars) for n in table() if args.only in (None, n))
     providers = ["CPUExecutionProvider"] if args.cpu else ["WebGpuExecutionProvider", "CPUExecutionProvider"]
-    for model in models:
+    for model in chosen(args):
         print(json.dumps(measure(model, providers)), flush=True)
 
 

@@ -5,6 +5,7 @@ In a folder, `NAME.npz` holds `in:<input>` and `out:<output>`, or `noopt:<output
 
 from __future__ import annotations
 
+import argparse
 import tomllib
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
@@ -15,6 +16,7 @@ from typing import Any
 import numpy as np
 
 from webrt.cli.assets import Asset, Catalog, Distribution, Progress, fetch, silent
+from webrt.cli.progress import Bars
 
 Array = np.ndarray[Any, Any]
 TABLE = Path(__file__).with_name("models.toml")
@@ -59,6 +61,21 @@ def folder_models(folder: Path) -> Iterator[Model]:
             expected = {k[4:]: arrays[k] for k in arrays.files if k.startswith("out:")}
             expected.update({k[6:]: arrays[k] for k in arrays.files if k.startswith("noopt:")})
         yield Model(path.stem, path, feeds, expected)
+
+
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    """--models and --only."""
+    parser.add_argument("--models", type=Path, help="a folder of .onnx and .npz files")
+    parser.add_argument("--only", help="this model only")
+
+
+def chosen(args: argparse.Namespace) -> Iterator[Model]:
+    """The models that the arguments name, fetched where they are public ones."""
+    if args.models:
+        yield from (m for m in folder_models(args.models) if args.only in (None, m.name))
+    else:
+        bars = Bars()
+        yield from (public_model(n, bars) for n in table() if args.only in (None, n))
 
 
 def feeds_of(inputs: Mapping[str, Mapping[str, Any]]) -> dict[str, Array]:

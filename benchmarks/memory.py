@@ -1,0 +1,95 @@
+"""Peak device bytes of models against the least that would do, as JSON.
+
+The least is constants and the tensors that are needed at one time (an output that replaces an operand counts once).
+The peak is what a device holds for a session after two runs, without parameters and staging: constants, slots,
+textures. Sizes are those of the model's sample.
+
+python -m benchmarks.memory                     the public models of models.toml
+python -m benchmarks.memory --models DIR        every DIR/NAME.onnx with DIR/NAME.npz beside it
+python -m benchmarks.memory --only NAME         one of them
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import math
+from typing import Any
+
+import numpy as np
+
+from benchmarks.models import Model, add_arguments, chosen
+from webrt.compiler.compile import CompileOptions, compile_model
+from webrt.errors import NotConstant
+from webrt.host import CpuProvider
+from webrt.inference import InferenceSession
+from webrt.plan import Plan
+from webrt.runtime.device import padded
+from webrt.runtime.native import NativeDevice
+from webrt.runtime.session import Session
+
+
+def fixed_plan(model: Model, device: NativeDevice) -> Plan:
+    """The plan for the sizes of the model's sample; inputs whose elements decide shapes are known."""
+    sizes = sizes_of(model)
+    try:
+        return compile_model(model.path, CompileOptions(target=device.target, free_dims=sizes))
+    except NotConstant as error:
+        known = {name: model.feeds[name] for name in error.roots}
+        return compile_model(model.path, CompileOptions(target=device.target, free_dims=sizes, known_inputs=known))
+
+
+def sizes_of(model: Model) -> dict[str, int]:
+    """The free dims of the model's inputs as its sample has them."""
+    with InferenceSession(str(model.path)) as session:
+        return {
+            d: int(size)
+            for i in session.get_inputs()
+            for d, size in zip(i.shape, np.shape(model.feeds[i.name]), strict=True)
+            if isinstance(d, str)
+        }
+
+
+def measure(model: Model) -> dict[str, Any]:
+    """One model's row; the ratio is None where sizes are still free."""
+    device = NativeDevice()
+    plan = fixed_plan(model, device)
+    known = {v.name for v in plan.inputs}
+    feeds = {name: a for name, a in model.feeds.items() if name in known}
+    with Session(plan, device, CpuProvider()) as session:
+        for _ in range(2):
+            session.run(None, feeds)
+        device._staging.drop()
+        peak = device.counters.bytes - padded(plan.params_size)
+    constants = sum(c.nbytes for c in plan.constants)
+    slots = [s.size for s in plan.slots]
+    live = plan.meta["live_bytes"]
+    row: dict[str, Any] = {
+        "model": model.name,
+        "constants": constants,
+        "peak": peak,
+        "lower_bound": None,
+        "ratio": None,
+    }
+    if live is not None:
+        least = constants + live
+        row |= {"slots": sum(int(s) for s in slots if isinstance(s, int)), "lower_bound": least}
+        row["ratio"] = round(peak / least, 3)
+    return row
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    add_arguments(parser)
+    rows = []
+    for model in chosen(parser.parse_args()):
+        rows.append(measure(model))
+        print(json.dumps(rows[-1]), flush=True)
+    ratios = [r["ratio"] for r in rows if r["ratio"]]
+    if ratios:
+        mean = math.exp(sum(map(math.log, ratios)) / len(ratios))
+        print(json.dumps({"geometric_mean": round(mean, 3), "largest": max(ratios)}))
+
+
+if __name__ == "__main__":
+    main()
