@@ -40,13 +40,13 @@ def fixed_plan(model: Model, device: NativeDevice) -> Plan:
 
 
 def sizes_of(model: Model) -> dict[str, int]:
-    """The free dims of the model's inputs as its sample has them."""
+    """The free dims of the model's inputs as its sample has them; one without a name is called INPUT.AXIS."""
     with InferenceSession(str(model.path)) as session:
         return {
-            d: int(size)
+            d or f"{i.name}.{axis}": size
             for i in session.get_inputs()
-            for d, size in zip(i.shape, np.shape(model.feeds[i.name]), strict=True)
-            if isinstance(d, str)
+            for axis, (d, size) in enumerate(zip(i.shape, np.shape(model.feeds[i.name]), strict=True))
+            if not isinstance(d, int)
         }
 
 
