@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Any
+from typing import Any, Literal
 
 import numpy as np
 import onnx
@@ -224,3 +224,17 @@ def test_a_confined_worker_gives_the_same_plan() -> None:
     plan = compile_model(net().SerializeToString(), options)
     assert made.precision == plan.meta["precision"]
     assert made.precision["int8"]["samples"] == 2
+
+
+@pytest.mark.parametrize("bits", ["int8", "int4"])
+def test_tables_are_packed(bits: Literal["int8", "int4"]) -> None:
+    table = RNG.standard_normal((200, 64)).astype(np.float32)
+    model = parse("agraph (int64[n] i) => (float[n,64] y) { y = Gather(table, i) }", {"table": table})
+    told, small = shrink(model, Precision(weights=bits))
+    assert [n.op_type for n in small.graph.node] == ["GatherBlockQuantized"]
+    assert told[bits]["weights"] == 1
+    feeds = {"i": np.array([3, 199, 0, -1])}
+    with InferenceSession(small.SerializeToString()) as session:
+        (here,) = session.run(None, feeds)
+    np.testing.assert_array_equal(here, on_cpu(small, feeds))
+    assert np.abs(here - table[feeds["i"]]).max() < (0.05 if bits == "int8" else 0.6)
