@@ -84,13 +84,30 @@ class Target:
             return Target(
                 **{
                     **fields,
-                    "limits": {str(k): int(v) for k, v in fields.get("limits", DEFAULT_LIMITS).items()},
-                    "features": frozenset(fields.get("features", ())),
-                    "subgroup_sizes": tuple(fields.get("subgroup_sizes", (0, 0))),
+                    "limits": {str(k): _whole(v) for k, v in fields.get("limits", DEFAULT_LIMITS).items()},
+                    "features": frozenset(_texts(fields.get("features", ()))),
+                    "subgroup_sizes": _pair(fields.get("subgroup_sizes", (0, 0))),
                 }
             )
         except (TypeError, ValueError, AttributeError) as e:
             raise TargetError(f"not a target description: {e}") from e
+
+
+def _whole(x: Any) -> int:
+    if type(x) is not int or abs(x) >= 1 << 53:
+        raise TypeError(f"{x!r} is no whole number")
+    return x
+
+
+def _texts(x: Any) -> list[str]:
+    if not isinstance(x, (list, tuple)) or not all(isinstance(y, str) for y in x):
+        raise TypeError(f"{x!r} is no list of texts")
+    return list(x)
+
+
+def _pair(x: Any) -> tuple[int, int]:
+    low, high = x if isinstance(x, (list, tuple)) else (None, None)
+    return _whole(low), _whole(high)
 
 
 BASE = Target()

@@ -152,7 +152,7 @@ def _is_work(plan: Plan, w: Work) -> bool:
         and all(isinstance(op, str) for op in w.ops)
         and all(_is_sizes(plan, product, MAX_RANK) for product in w.flop)
         and all(
-            isinstance(t, tuple) and len(t) == 2 and t[0] in dtypes.BY_NAME and _is_sizes(plan, t[1], MAX_RANK)
+            isinstance(t, tuple) and len(t) == 2 and t[0] in tuple(dtypes.BY_NAME) and _is_sizes(plan, t[1], MAX_RANK)
             for t in w.tensors
         )
     )

@@ -1,6 +1,7 @@
 /** What tests/web/driver.py calls in the page: player.js over plain JSON, bytes as base64. */
 
 import * as player from "/web/player.js";
+import { Source, readPlan } from "/web/player/source.js";
 
 const objects = new Map();
 
@@ -79,6 +80,14 @@ const calls = {
     return counts;
   },
   parse: ({ text }) => player.parsePlan(text) && null,
+  /** What the player says of files: "" where it would run them, else the error's name and text. */
+  verdicts: ({ files }) => Promise.all(files.map(async (file) => {
+    try {
+      return (await readPlan(await Source.open(decode(file)))) && "";
+    } catch (e) {
+      return `${e.name}: ${e.message}`;
+    }
+  })),
   evaluate: ({ program, known }) => player.evaluate(program, new Map(known)),
   checkKernels: ({ kernels, device }) => player.checkKernels(kernels, device && objects.get(device)),
 };

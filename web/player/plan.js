@@ -46,6 +46,7 @@ const damaged = (why) => new PlanError(`the plan is damaged (${why}); compile th
 const isObject = (x) => typeof x === "object" && x !== null && !Array.isArray(x);
 const isInt = Number.isSafeInteger;
 const isText = (x) => typeof x === "string";
+const isPair = (x) => Array.isArray(x) && x.length === 2 && x.every(isInt);
 const isIndex = (x, table) => isInt(x) && x >= 0 && x < table.length;
 const isTexts = (x) => Array.isArray(x) && x.every(isText);
 const isInts = (x) => isObject(x) && Object.values(x).every(isInt);
@@ -155,8 +156,9 @@ function checkExtras(plan, is) {
   need(depth(plan.meta) <= MAX_DEPTH, "meta", "nested deeper than allowed");
   const known = ["name", "kind", "vendor", "architecture", "limits", "features", "subgroup_sizes"];
   const { target } = plan;
-  need(isObject(target) && Object.keys(target).every((k) => known.includes(k)) && isInts(target.limits ?? {})
-    && isTexts(target.features ?? []) && Array.isArray(target.subgroup_sizes ?? []), "target", "not a target description");
+  need(isObject(target) && Object.keys(target).every((k) => known.includes(k)), "target", "not a target description");
+  const { limits = {}, features = [], subgroup_sizes: sizes = [0, 0] } = target;
+  need(isInts(limits) && isTexts(features) && isPair(sizes), "target", "not a target description");
 }
 
 function depth(x, level = 0) {

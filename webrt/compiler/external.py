@@ -43,6 +43,7 @@ def _external_tensors(graph: onnx.GraphProto) -> Iterator[onnx.TensorProto]:
 
 
 def _number(tensor: onnx.TensorProto, text: str) -> int:
-    if not text.isdigit():
-        raise ExternalDataError(f"tensor {tensor.name!r} has an offset or a length that is no number: {text!r}")
+    if not (text.isascii() and text.isdigit() and len(text) < 19):
+        short = text if len(text) < 40 else f"{text[:40]}…"
+        raise ExternalDataError(f"tensor {tensor.name!r} has an offset or a length that is no number: {short!r}")
     return int(text)

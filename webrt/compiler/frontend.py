@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import heapq
 import os
 import re
 from collections.abc import Iterator, Mapping, Sequence
@@ -17,7 +18,7 @@ from google.protobuf.message import DecodeError, EncodeError
 
 from webrt import dims as D
 from webrt import schemas
-from webrt.compiler import external
+from webrt.compiler import external, precheck
 from webrt.compiler.datafiles import DataFiles, Reader
 from webrt.dims import Dim
 from webrt.dtypes import DType
@@ -54,6 +55,7 @@ def read_model(source: Source, external_data: Mapping[str, bytes] | Reader | Non
             raise InvalidModel(f"cannot read {path}: {getattr(e, 'strerror', None) or e}") from e
     if not model.HasField("graph"):
         raise InvalidModel("not an ONNX model: it has no graph")
+    precheck.check(model)
     external.resolve(model, external_data if callable(external_data) else DataFiles(folder, external_data or {}))
     return model
 
@@ -120,7 +122,10 @@ def _types_filled_in(graph: onnx.GraphProto) -> Iterator[None]:
 def load(model: onnx.ModelProto, known: Mapping[str, Any] | None = None) -> Graph:
     """The graph of a model that was read. `known` gives elements of graph inputs (or overrides initializers)."""
     if model.functions:
-        model = onnx.inliner.inline_local_functions(model)
+        try:
+            model = onnx.inliner.inline_local_functions(model)
+        except (RuntimeError, ValueError) as e:
+            raise InvalidModel(f"the model's own functions cannot be inlined: {str(e).strip().splitlines()[0]}") from e
     _sort(model.graph)
     check(model)
     return _Loader(model, dict(known or {})).graph()
@@ -268,18 +273,21 @@ def _sort(graph: onnx.GraphProto) -> None:
     if all(all(j < i for j in need) for i, need in enumerate(needs)):
         return
     order: list[int] = []
-    done: set[int] = set()
-    waiting = list(range(len(needs)))
-    while waiting:
-        ready = [i for i in waiting if needs[i] <= done]
-        if not ready:
-            node = graph.node[waiting[0]]
-            raise InvalidModel(
-                "the graph has a cycle through this node", node=node.name or node.output[0], op=node.op_type
-            )
-        order += ready
-        done.update(ready)
-        waiting = [i for i in waiting if i not in done]
+    users: list[list[int]] = [[] for _ in needs]
+    for i, need in enumerate(needs):
+        for j in need:
+            users[j].append(i)
+    missing = [len(need) for need in needs]
+    ready = [i for i, count in enumerate(missing) if not count]
+    while ready:
+        order.append(heapq.heappop(ready))
+        for i in users[order[-1]]:
+            missing[i] -= 1
+            if not missing[i]:
+                heapq.heappush(ready, i)
+    if len(order) < len(needs):
+        node = graph.node[next(i for i, count in enumerate(missing) if count)]
+        raise InvalidModel("the graph has a cycle through this node", node=node.name or node.output[0], op=node.op_type)
     nodes = [graph.node[i] for i in order]
     copies = [onnx.NodeProto.FromString(n.SerializeToString()) for n in nodes]
     del graph.node[:]
@@ -287,10 +295,9 @@ def _sort(graph: onnx.GraphProto) -> None:
 
 
 def read_constant(proto: onnx.NodeProto) -> Value | None:
-    (attribute,) = [a for a in proto.attribute] or [None]
-    name = proto.output[0]
-    if attribute is None:
-        raise InvalidModel("a Constant without a value", node=proto.name, op="Constant")
+    if len(proto.attribute) != 1 or len(proto.output) != 1:
+        raise InvalidModel("a Constant has one value and one output", node=proto.name, op="Constant")
+    attribute, name = proto.attribute[0], proto.output[0]
     if attribute.name == "value":
         return constant(name, read_tensor(attribute.t), dtype_of(attribute.t.data_type))
     if attribute.name == "sparse_value":
@@ -336,8 +343,13 @@ def _dim(d: onnx.TensorShapeProto.Dimension, fallback: str) -> Dim:
 
 def _as_array(value: Value, given: Any) -> np.ndarray[Any, Any]:
     array = np.asarray(given)
-    if value.dtype is not None and value.dtype.name != "string" and _code(array.dtype) != value.dtype.code:
-        raise InputError(f"input {value.name!r} is {value.dtype}, {array.dtype} was given")
+    if value.dtype is not None:
+        right = array.dtype.kind in "OSU" if value.dtype.name == "string" else _code(array.dtype) == value.dtype.code
+        if not right:
+            raise InputError(f"input {value.name!r} is {value.dtype}, {array.dtype} was given")
+    declared = value.shape if value.const is None and value.shape is not None else array.shape
+    if len(declared) != array.ndim or any(isinstance(d, int) and d != n for d, n in zip(declared, array.shape)):
+        raise InputError(f"input {value.name!r} is {list(map(str, declared))}, {list(array.shape)} was given")
     return array
 
 

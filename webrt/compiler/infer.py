@@ -6,7 +6,9 @@ variables `VALUE.AXIS`, which the executor binds when a host step has made the v
 
 from __future__ import annotations
 
-from collections.abc import Collection, Mapping, Sequence
+import math
+from collections.abc import Collection, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from typing import Any
 
 import numpy as np
@@ -63,6 +65,16 @@ def located(error: WebrtError, node: Node) -> WebrtError:
     return error.at(node=node.name, op=node.op, opset=node.opset, inputs=describe_inputs(node))
 
 
+@contextmanager
+def guarded() -> Iterator[None]:
+    """Around an operator's own code: attributes and inputs of a form that no check knew of are an InvalidModel."""
+    try:
+        yield
+    except (ArithmeticError, AttributeError, LookupError, TypeError, ValueError) as e:
+        what = f"{type(e).__name__}: {e}"
+        raise InvalidModel(f"its attributes and inputs do not fit together ({what}); export the model again") from e
+
+
 def _node(node: Node, graph: Graph, wanted: set[str]) -> None:
     try:
         infos = _own_shapes(node, wanted)
@@ -85,7 +97,8 @@ def _own_shapes(node: Node, wanted: set[str]) -> list[lowering.Info] | None:
     if op is None:
         return None
     try:
-        infos = list(op.shape(node))
+        with guarded():
+            infos = list(op.shape(node))
     except (NotConstant, UnsupportedOp, UnsupportedType) as e:
         wanted |= e.wanted if isinstance(e, NotConstant) else set()
         node.declined = e
@@ -108,7 +121,7 @@ def _onnx_shapes(node: Node, graph: Graph) -> list[lowering.Info]:
         )
     except (KeyError, onnx.checker.ValidationError):  # an input of unknown type; a schema at odds with itself
         found = {}
-    except onnx.shape_inference.InferenceError as e:
+    except (onnx.shape_inference.InferenceError, RuntimeError, TypeError, ValueError) as e:
         raise ShapeError(f"onnx's shape inference: {str(e).strip().splitlines()[0]}") from e
     infos: list[lowering.Info] = []
     for value in node.outputs:
@@ -127,7 +140,8 @@ def _set_contents(node: Node) -> None:
     if not any(v is not None and v.dtype in integers and _small(v, MAX_CONTENTS) for v in node.outputs):
         return
     try:
-        results = contents.propagate(node)
+        with guarded():
+            results = contents.propagate(node)
     except (ShapeError, InvalidModel) as e:
         raise located(e, node) from None
     for value, array in zip(node.outputs, results, strict=False):
@@ -174,7 +188,7 @@ def is_variable(value: Value) -> bool:
 
 def _small(value: Value, limit: int) -> bool:
     shape = value.static_shape
-    return shape is not None and int(np.prod(shape, dtype=np.int64)) <= limit
+    return shape is not None and math.prod(shape) <= limit
 
 
 def _roots(node: Node) -> frozenset[str]:

@@ -8,7 +8,7 @@ from typing import Any
 
 from webrt import lowering
 from webrt.compiler import control
-from webrt.compiler.infer import located, variables_for
+from webrt.compiler.infer import guarded, located, variables_for
 from webrt.dims import Dim
 from webrt.errors import (
     InvalidModel,
@@ -104,7 +104,8 @@ def _on_device(index: int, node: Node, graph: Graph, target: Target) -> Placed:
         if v is not None and v.shape is None:
             raise NotConstant(f"the rank of {v.name!r} is not known before the run", wanted=v.name, roots=v.roots)
     builder = Builder(target, f"{index}.{node.op_type}")
-    op.lower(node, builder)
+    with guarded():
+        op.lower(node, builder)
     reads = sum(isinstance(s, ReadBack) for s in builder.steps)
     reason = "" if not reads else "reads back the size of its output" if reads == 1 else f"reads back {reads} sizes"
     kinds = {type(s).__name__ for s in builder.steps}

@@ -45,9 +45,9 @@ def attribute_value(attribute: AttributeProto) -> Any:
     """An attribute's value: int, float, str, list, array, or a proto for types."""
     kind = attribute.type
     if kind == AttributeProto.STRING:
-        return attribute.s.decode("utf-8")
+        return _text(attribute.name, attribute.s)
     if kind == AttributeProto.STRINGS:
-        return [s.decode("utf-8") for s in attribute.strings]
+        return [_text(attribute.name, s) for s in attribute.strings]
     if kind == AttributeProto.TENSOR:
         return tensor_array(attribute.t)
     if kind == AttributeProto.TENSORS:
@@ -56,6 +56,13 @@ def attribute_value(attribute: AttributeProto) -> Any:
         return dense(attribute.sparse_tensor)
     value = onnx.helper.get_attribute_value(attribute)
     return list(value) if kind in (AttributeProto.INTS, AttributeProto.FLOATS) else value
+
+
+def _text(name: str, data: bytes) -> str:
+    try:
+        return data.decode("utf-8")
+    except UnicodeDecodeError as e:
+        raise InvalidModel(f"the attribute {name!r} is no UTF-8: {data!r}") from e
 
 
 def plain_attributes(node: NodeProto) -> dict[str, Any]:

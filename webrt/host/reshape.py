@@ -121,7 +121,9 @@ def split(call: Call, x: Array, sizes: Array | None = None) -> tuple[Array, ...]
 
 def _split(call: Call, x: Array, sizes: Sequence[int] | None) -> tuple[Array, ...]:
     axis = normal_axis(call.integer("axis", 0), x.ndim)
-    total, parts = x.shape[axis], int(call.get("num_outputs", 0) or len(call.outputs))
+    total, parts = x.shape[axis], len(call.outputs)
+    if call.get("num_outputs", parts) != parts:
+        raise ShapeError(f"num_outputs is {call.get('num_outputs')}, the node has {parts} outputs")
     if not sizes:
         each = -(-total // parts)
         sizes = [min(each, max(total - i * each, 0)) for i in range(parts)]
