@@ -120,12 +120,21 @@ class _Handler(SimpleHTTPRequestHandler):
         ".webrt": "application/octet-stream",
     }
 
+    isolated = False
+
     def end_headers(self) -> None:
         self.send_header("Cache-Control", "no-cache")
+        if self.isolated:
+            self.send_header("Cross-Origin-Opener-Policy", "same-origin")
+            self.send_header("Cross-Origin-Embedder-Policy", "require-corp")
         super().end_headers()
 
     def log_message(self, format: str, *args: object) -> None:
         """Says nothing; the browser's console shows what failed."""
+
+
+class _Isolated(_Handler):
+    isolated = True
 
 
 class _Server(ThreadingHTTPServer):
@@ -136,9 +145,13 @@ class _Server(ThreadingHTTPServer):
 
 
 @contextmanager
-def serve(folder: Path, port: int = 0) -> Iterator[str]:
-    """Serves `folder` on the loopback address at `port` (0 = any free one); gives the base URL, ending in a slash."""
-    with _Server(("127.0.0.1", port), partial(_Handler, directory=str(folder))) as server:
+def serve(folder: Path, port: int = 0, *, isolated: bool = False) -> Iterator[str]:
+    """Serves `folder` on the loopback address at `port` (0 = any free one); gives the base URL, ending in a slash.
+
+    `isolated`: with the headers that give a page shared memory, and so threads.
+    """
+    handler = _Isolated if isolated else _Handler
+    with _Server(("127.0.0.1", port), partial(handler, directory=str(folder))) as server:
         thread = threading.Thread(target=server.serve_forever, kwargs={"poll_interval": 0.05}, daemon=True)
         thread.start()
         try:
