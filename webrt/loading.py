@@ -164,8 +164,14 @@ class Loader:
         if level is None:
             levels = ", ".join(v.name for v in GraphOptimizationLevel)
             raise InputError(f"graph_optimization_level {self.options.graph_optimization_level} is none of {levels}")
-        free = self.options.free_dimensions
-        return CompileOptions(level=level, providers=providers, free_dims=free, strict=self.strict, **more)
+        return CompileOptions(
+            level=level,
+            providers=providers,
+            free_dims=self.options.free_dimensions,
+            denotations=self.options.free_denotations,
+            strict=self.strict,
+            **more,
+        )
 
     def _log(self, level: int, text: str) -> None:
         if level >= self.options.log_severity_level * 10:

@@ -70,6 +70,7 @@ class SessionOptions:
     """
 
     __slots__ = (
+        "_denotations",
         "_entries",
         "_free_dims",
         "enable_profiling",
@@ -93,6 +94,7 @@ class SessionOptions:
         self.inter_op_num_threads = 0
         self._entries: dict[str, str] = {}
         self._free_dims: dict[str, int] = {}
+        self._denotations: dict[str, int] = {}
 
     def add_session_config_entry(self, key: str, value: str) -> None:
         """Sets a config entry; both are texts."""
@@ -106,14 +108,21 @@ class SessionOptions:
 
     def add_free_dimension_override_by_name(self, name: str, value: int) -> None:
         """Fixes the named dim at `value` when the model is loaded."""
-        if not isinstance(value, int) or not 0 <= value < 2**31:
-            raise InputError(f"the dim {name!r} cannot be {value!r}: a size is an integer from 0 to 2**31 - 1")
-        self._free_dims[name] = int(value)
+        self._free_dims[name] = _size(name, value)
+
+    def add_free_dimension_override_by_denotation(self, denotation: str, value: int) -> None:
+        """Fixes the dims that the model denotes so (DATA_BATCH …) at `value` when it is loaded."""
+        self._denotations[denotation] = _size(denotation, value)
 
     @property
     def free_dimensions(self) -> Mapping[str, int]:
         """The sizes of named dims that were fixed."""
         return dict(self._free_dims)
+
+    @property
+    def free_denotations(self) -> Mapping[str, int]:
+        """The sizes of denoted dims that were fixed."""
+        return dict(self._denotations)
 
     def entry(self, key: str) -> str:
         """The value of a config entry, "" where it was not set."""
@@ -178,3 +187,9 @@ def _check_provider(provider: Provider) -> None:
         raise InputError(
             f"{provider.name} has no option {', '.join(map(repr, extra))}; it has {', '.join(sorted(known)) or 'none'}"
         )
+
+
+def _size(name: str, value: int) -> int:
+    if not isinstance(value, int) or not 0 <= value < 2**31:
+        raise InputError(f"the dim {name!r} cannot be {value!r}: a size is an integer from 0 to 2**31 - 1")
+    return int(value)

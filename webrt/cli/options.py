@@ -27,7 +27,14 @@ PROVIDERS = ("webgpu", "cpu")
 def add_compile_arguments(parser: argparse.ArgumentParser) -> None:
     """The arguments that decide how a model is compiled."""
     parser.add_argument("--level", choices=LEVELS, default="all", help="graph optimisation (default: all)")
-    add_dim_argument(parser)
+    parser.add_argument(
+        "--dim", type=dim_or_bounds, action="append", default=[], metavar="NAME=SIZE",
+        help="a free dim's size, or its bounds (1..512): it stays free then, and other sizes are refused",
+    )  # fmt: skip
+    parser.add_argument(
+        "--denotation", type=dim, action="append", default=[], metavar="NAME=SIZE",
+        help="the size of the dims that the model denotes so (DATA_BATCH=1)",
+    )  # fmt: skip
     add_provider_arguments(parser)
     parser.add_argument(
         "--target", default="webgpu", metavar="TARGET",
@@ -70,6 +77,18 @@ def dim(text: str) -> tuple[str, int]:
     return name, int(value)
 
 
+def dim_or_bounds(text: str) -> tuple[str, int | tuple[int, int]]:
+    """NAME=SIZE or NAME=LOWEST..HIGHEST."""
+    name, _, value = text.rpartition("=")
+    low, dots, high = value.partition("..")
+    if not dots:
+        return dim(text)
+    bounds = (dim(f"{name}={low}")[1], dim(f"{name}={high}")[1])
+    if bounds[0] > bounds[1]:
+        raise argparse.ArgumentTypeError(f"{text!r}: no size is from {low} to {high}")
+    return name, bounds
+
+
 def compile_options(args: argparse.Namespace, progress: Progress | None = None, **more: Any) -> CompileOptions:
     """What `add_compile_arguments` parsed. Raises WebrtError for a target or an array that cannot be read."""
     from webrt.compiler.options import CompileOptions
@@ -79,7 +98,7 @@ def compile_options(args: argparse.Namespace, progress: Progress | None = None, 
     return CompileOptions(
         level=args.level, providers=tuple(args.provider) or PROVIDERS, strict=args.strict, target=target(args.target),
         known_inputs={name: read_known(name, text) for name, text in args.known}, free_dims=dict(args.dim),
-        progress=report, **more,
+        denotations=dict(args.denotation), progress=report, **more,
     )  # fmt: skip
 
 

@@ -13,11 +13,11 @@ import onnx
 
 from webrt import dims as D
 from webrt import dtypes as T
-from webrt.compiler import dump, emit, export, frontend, fuse, in_place, lower, memory, normalize, partition
+from webrt.compiler import dump, emit, export, free_dims, frontend, fuse, in_place, lower, memory, normalize, partition
 from webrt.compiler.infer import infer, is_variable, variables_for
 from webrt.compiler.options import CompileOptions, Precision
 from webrt.compiler.partition import Demands, Placed
-from webrt.errors import InputError, NotConstant, PlacementError, counted
+from webrt.errors import NotConstant, PlacementError, counted
 from webrt.ir import Graph, Value
 from webrt.plan import Plan
 
@@ -89,7 +89,7 @@ def _front_half(
     _report(options, "frontend")
     graph = frontend.load(model, options.known_inputs)
     graph.assumed = options.assumed or {}
-    _fix_dims(graph, options.free_dims)
+    free_dims.fix(graph, model, options)
     _report(options, "normalize")
     wanted = normalize.normalize(graph, structural, options.runs, trace)
     structural -= {v.name for v in graph.values() if v.name in structural and not is_variable(v)}
@@ -144,19 +144,6 @@ def _demand(value: Value, by_name: Mapping[str, Value], demands: Demands) -> Non
         demands.structural |= found
     elif value.roots and "" not in value.roots and value.const is None:
         demands.roots |= value.roots
-
-
-def _fix_dims(graph: Graph, sizes: Mapping[str, int]) -> None:
-    used = {name for v in graph.inputs for d in v.shape or () for name in D.variables(d)}
-    for name in sizes:
-        if name not in used:
-            raise InputError(
-                f"no input has a dim named {name!r}; the free dims are {', '.join(sorted(used)) or 'none'}"
-            )
-    if sizes:
-        for v in graph.inputs:
-            if v.shape is not None:
-                v.shape = tuple(D.substitute(d, dict(sizes)) for d in v.shape)
 
 
 def _split_constants(graph: Graph) -> None:

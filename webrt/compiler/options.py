@@ -41,18 +41,21 @@ class PassRecord:
 @dataclass(frozen=True)
 class CompileOptions:
     """`providers`: "webgpu", "cpu" in order of preference. `known_inputs`: elements of graph inputs, or new ones for
-    initializers. `free_dims`: sizes of named dims. `optimized_path`: where to write the optimised model; `optimized`
-    is given it as bytes of an .onnx file (the last call counts). `strict`: a node on the CPU is a PlacementError.
-    `external_data`: bytes by location, for models given as bytes, or a function that reads them. `disabled`: names of
-    passes. `assumed`: sizes, as text, that are taken to be 0 or not where conditions depend on them; None leaves such
-    conditions to the CPU provider. `progress(stage, done, total)` is called as stages begin, and once with "done".
-    `passes` is told of each run of a pass. `precision`: in how few bits the model may be stored and computed."""
+    initializers. `free_dims`: sizes of named dims, or (lowest, highest) where the size stays free. `denotations`:
+    sizes of the dims that the model denotes so (DATA_BATCH …). `optimized_path`: where to write the optimised
+    model; `optimized` is given it as bytes of an .onnx file (the last call counts). `strict`: a node on the CPU
+    is a PlacementError. `external_data`: bytes by location, for models given as bytes, or a function that reads
+    them. `disabled`: names of passes. `assumed`: sizes, as text, that are taken to be 0 or not where conditions
+    depend on them; None leaves such conditions to the CPU provider. `progress(stage, done, total)` is called as
+    stages begin, and once with "done". `passes` is told of each run of a pass. `precision`: in how few bits the
+    model may be stored and computed."""
 
     level: Level = "all"
     providers: tuple[str, ...] = ("webgpu", "cpu")
     target: Target = BASE
     known_inputs: Mapping[str, Any] = field(default_factory=dict)
-    free_dims: Mapping[str, int] = field(default_factory=dict)
+    free_dims: Mapping[str, int | tuple[int, int]] = field(default_factory=dict)
+    denotations: Mapping[str, int] = field(default_factory=dict)
     optimized_path: str | os.PathLike[str] | None = None
     optimized: Callable[[bytes], None] | None = None
     strict: bool = False

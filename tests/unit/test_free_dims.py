@@ -1,0 +1,73 @@
+"""Free dims: fixed by name or denotation, held between bounds, and what contradicts them."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+from pathlib import Path
+
+import numpy as np
+import onnx
+import pytest
+
+import webrt
+from webrt.cli.main import main
+from webrt.compiler.compile import CompileOptions, compile_model
+from webrt.errors import InputError
+
+TEXT = (
+    '<ir_version: 10, opset_import: ["" : 20]> '
+    "g (float[n,3,h] x, float[n,3,4] z) => (float[n,3,k] y) { y = Concat<axis=2>(x, z) }"
+)
+
+
+def model(denotations: tuple[str, str, str] = ("DATA_BATCH", "DATA_CHANNEL", "")) -> onnx.ModelProto:
+    made = onnx.parser.parse_model(TEXT)
+    for dim, denotation in zip(made.graph.input[0].type.tensor_type.shape.dim, denotations, strict=True):
+        dim.denotation = denotation
+    return made
+
+
+def test_by_denotation() -> None:
+    plan = compile_model(model(), CompileOptions(denotations={"DATA_BATCH": 2, "DATA_CHANNEL": 3}))
+    assert [v.shape[:2] for v in plan.inputs if v.shape] == [(2, 3), (2, 3)]
+    options = webrt.SessionOptions()
+    options.add_free_dimension_override_by_denotation("DATA_BATCH", 5)
+    with webrt.InferenceSession(model(), options) as session:
+        assert session.get_inputs()[0].shape == [5, 3, "h"]
+
+
+@pytest.mark.parametrize(
+    ("options", "words"),
+    [
+        (CompileOptions(denotations={"DATA_BATCH": 2}, free_dims={"n": 3}), "'n' is 3 by its name and 2 by its"),
+        (CompileOptions(denotations={"DATA_CHANNEL": 4}), "'x' has a DATA_CHANNEL of 3, not 4"),
+        (CompileOptions(denotations={"DATA_TIME": 4}), "'DATA_TIME'; there are DATA_BATCH, DATA_CHANNEL"),
+        (CompileOptions(free_dims={"m": (1, 2)}), "no input has a dim named 'm'"),
+    ],
+)
+def test_contradictions(options: CompileOptions, words: str) -> None:
+    with pytest.raises(InputError, match=words):
+        compile_model(model(), options)
+
+
+def test_bounds_are_kept_at_every_run(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    onnx.save(model(), "m.onnx")
+    assert main(["compile", "m.onnx", "--dim", "h=2..5", "--dim", "n=1"]) == 0
+    with webrt.InferenceSession("m.webrt") as session:
+        z = np.zeros((1, 3, 4), np.float32)
+        for h in (2, 5):
+            assert session.run(None, {"x": np.ones((1, 3, h), np.float32), "z": z})[0].shape == (1, 3, h + 4)
+        for h in (1, 6):
+            with pytest.raises(InputError, match="'h' has to be from 2 to 5"):
+                session.run(None, {"x": np.ones((1, 3, h), np.float32), "z": z})
+
+
+@pytest.mark.parametrize("text", ["h=5..2", "h=..2", "h=1..", "h=a..b", "h=1...4", "..=3"])
+def test_bounds_that_are_none(text: str, tmp_path: Path) -> None:
+    onnx.save(model(), tmp_path / "m.onnx")
+    command = [sys.executable, "-m", "webrt.cli", "compile", str(tmp_path / "m.onnx"), "--dim", text]
+    done = subprocess.run(command, capture_output=True, text=True, check=False, cwd=tmp_path)
+    assert done.returncode == (1 if text == "..=3" else 2)
+    assert text.partition("=")[0] in done.stderr
