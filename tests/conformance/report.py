@@ -103,7 +103,7 @@ def _opsets(domain: str, name: str) -> str:
 
 
 def _has_body(domain: str, name: str) -> bool:
-    if domain == schemas.MS_DOMAIN and name in BODIES:
+    if (domain, name) in BODIES:
         return True
     schema: Any = onnx.defs.get_schema(name, NEWEST if not domain else 1, domain)
     return bool(schema.has_function or schema.has_context_dependent_function)

@@ -75,7 +75,7 @@ def samples() -> tuple[Sample, ...]:
 
 def operators() -> set[Key]:
     """(domain, name) of every operator with a kernel, or a function body of ours."""
-    return {*((r.domain, r.name) for r in lowering.registered()), *((schemas.MS_DOMAIN, name) for name in BODIES)}
+    return {*((r.domain, r.name) for r in lowering.registered()), *BODIES}
 
 
 @lru_cache(maxsize=1)

@@ -9,6 +9,7 @@ from typing import Any
 import numpy as np
 
 Array = np.ndarray[Any, Any]
+MARKS = {"com.microsoft": "ms.", "ai.onnx.preview.training": "training."}
 
 
 @dataclass(frozen=True, eq=False)
@@ -30,10 +31,15 @@ class Sample:
     symbolic: bool | tuple[int, ...] = True
     lacks: str = ""
 
+    @property
+    def title(self) -> str:
+        """The operator with a mark of its domain."""
+        return f"{MARKS.get(self.domain, '')}{self.op}"
+
     def __str__(self) -> str:
         shapes = "".join("-" if x is None else "x".join(map(str, x.shape)) or "s" for x in self.inputs[:1])
         marks = ",".join(f"{k}={v}" for k, v in self.attrs.items() if not isinstance(v, (list, bytes)))
-        return f"{self.domain and 'ms.'}{self.op}-{self.since}-{shapes}" + (f"-{marks}"[:60] if marks else "")
+        return f"{self.title}-{self.since}-{shapes}" + (f"-{marks}"[:60] if marks else "")
 
 
 def s(

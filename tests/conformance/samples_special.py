@@ -7,7 +7,7 @@ from collections.abc import Iterator
 import numpy as np
 from onnx import TensorProto
 
-from tests.conformance.samples_data import Sample, boolean, f32, i64, integers, real, s, scalar, unit
+from tests.conformance.samples_data import Sample, boolean, f32, i64, integers, positive, real, s, scalar, unit
 
 MS = "com.microsoft"
 LACKS_DFT = "DFT of another axis, length or opset"
@@ -23,6 +23,7 @@ def samples() -> Iterator[Sample]:
     yield from _heads()
     yield from _selections()
     yield from _random()
+    yield from _training()
 
 
 def _transforms() -> Iterator[Sample]:
@@ -106,3 +107,15 @@ def _random() -> Iterator[Sample]:
     yield s("Bernoulli", boolean(2, 9).astype(np.float32), since=15, dtype=TensorProto.INT64, lacks=LACKS_22)
     yield s("Multinomial", f32(-200, 0, -200, 0, -200, -200).reshape(2, 3), sample_size=4, lacks=LACKS_22)
     yield s("Dropout", real(2, 3), scalar(0), scalar(True, np.bool_), since=13, outputs=2, lacks=LACKS_22)
+
+
+def _training() -> Iterator[Sample]:
+    two = [real(3, seed=k) for k in range(4)]
+    numbers = {"norm_coefficient": 0.125, "domain": "ai.onnx.preview.training", "lacks": "inference only"}
+    for steps in (0, 3):
+        first = [scalar(0.25), scalar(steps, np.int64)]
+        for mode in ("standard", "nesterov"):
+            yield s("Momentum", *first, *two[:3], outputs=2, alpha=0.5, beta=0.25, mode=mode, **numbers)
+        yield s("Adagrad", *first, *two[:2], positive(3), outputs=2, decay_factor=0.5, epsilon=0.0625, **numbers)
+        yield s("Adam", *first, *two[:3], positive(3), outputs=3, norm_coefficient_post=0.5, **numbers)
+    yield s("Momentum", *first, *two, *two[:2], outputs=4, alpha=0.5, beta=0.25, mode="standard", **numbers)

@@ -97,7 +97,7 @@ def cases() -> Iterator[tuple[str, str, str, Sample]]:
         if (sample.domain, sample.op) in seen:
             continue
         seen.add((sample.domain, sample.op))
-        op, found = f"{sample.domain and 'ms.'}{sample.op}", parameters(sample)
+        op, found = sample.title, parameters(sample)
         for parameter, inputs in found.items():
             inputs = inputs + found.get(LINKED.get(op, {}).get(parameter, ""), [])
             for name in S.types_of((sample.domain, sample.op), S.newest_opset(sample), parameter):

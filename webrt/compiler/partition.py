@@ -22,6 +22,12 @@ from webrt.ir import Graph, Node, Value
 from webrt.lowering import Builder, Elementwise, Lowered, Operand, ReadBack
 from webrt.target import Target
 
+STAYS = {
+    "ImageDecoder": "it decodes files (JPEG, PNG and their like): branches bit by bit, no work for a device",
+    "TfIdfVectorizer": "it looks up n-grams in a table of any size: cheaper on the CPU",
+}
+"""Operators that are meant to run on the CPU, and why."""
+
 
 @dataclass
 class Placed:
@@ -93,15 +99,19 @@ def _place(
 def _on_device(index: int, node: Node, graph: Graph, target: Target) -> Placed:
     if node.op in control.CONTROL:
         raise control.why_not(node, graph)
+    touched = [v for v in [*node.given(), *node.outputs] if v is not None]
+    for v in touched:
+        if not _held(v):
+            raise UnsupportedType(f"devices hold no {v.dtype or 'sequences, optionals or maps'}")
     op = lowering.find(node.domain, node.op_type, node.opset)
     if op is None:
-        raise UnsupportedOp(f"no WebGPU kernel for {node.op} at opset {node.opset}")
+        raise UnsupportedOp(STAYS.get(node.op) or f"no WebGPU kernel for {node.op} at opset {node.opset}")
     if node.declined is not None:
         raise node.declined
-    for v in [*node.given(), *node.outputs]:
-        if v is not None and (v.dtype is None or not v.dtype.on_device):
-            raise UnsupportedType(f"devices hold no {v.dtype or 'sequences, optionals or maps'}")
-        if v is not None and v.shape is None:
+    for v in touched:
+        if v.dtype is None:
+            raise UnsupportedType(f"the type of {v.name!r} is not known")
+        if v.shape is None:
             raise NotConstant(f"the rank of {v.name!r} is not known before the run", wanted=v.name, roots=v.roots)
     builder = Builder(target, f"{index}.{node.op_type}")
     with guarded():
@@ -111,6 +121,13 @@ def _on_device(index: int, node: Node, graph: Graph, target: Target) -> Placed:
     kinds = {type(s).__name__ for s in builder.steps}
     how = "kernel" if "Launch" in kinds else "copy" if "CopyBytes" in kinds else "alias"
     return Placed(node, how, reason, builder.steps, builder.checks, builder.elementwise, [], builder.moves)
+
+
+def _held(v: Value) -> bool:
+    """Whether a value is of a kind that devices can hold, as far as that is known."""
+    if v.dtype is not None:
+        return v.dtype.on_device
+    return v.type_proto is None or v.type_proto.WhichOneof("value") in (None, "tensor_type")
 
 
 def _demand(error: NotConstant, by_name: dict[str, Value], demands: Demands) -> None:

@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 FAMILIES = (
     "elementwise", "activation", "cast", "reduce", "softmax", "matmul", "quantize", "conv", "conv_transpose",
     "deform", "pool", "norm", "rnn", "resize", "grid", "reshape", "slicing", "gather", "scatter", "sets", "creation",
-    "sequence", "control", "random", "signal", "loss", "vision", "text", "attention", "contrib_attention",
+    "sequence", "control", "random", "signal", "loss", "vision", "text", "training", "attention", "contrib_attention",
     "contrib_nn", "contrib_quant", "ml", "linear", "trees", "svm",
 )  # fmt: skip
 
