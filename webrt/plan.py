@@ -382,13 +382,14 @@ def _load(head: memoryview, size: int, read: Callable[[int, int], Bytes]) -> Pla
     start = 8 + _header_length(bytes(head[:8]))
     if len(head) < start:
         raise PlanError("the .webrt file is cut short: its header ends early")
+    sealed = checksum.is_sealed(head)
     try:
         header = json.loads(bytes(head[8:]))
         text = header["__metadata__"]["webrt"]
     except (ValueError, KeyError, TypeError, RecursionError) as e:
         raise PlanError("not a .webrt file: it has no webrt plan in its header") from e
     version, plan = _versioned(text)
-    if not checksum.is_sealed(head) and version > 1:
+    if not sealed and version > 1:
         raise PlanError("the .webrt file is damaged: its header has no checksum; copy or compile it again")
     for c in plan.constants:
         if not (type(c.offset) is int and type(c.nbytes) is int and c.offset >= 0 and c.nbytes >= 0):

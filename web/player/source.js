@@ -121,6 +121,7 @@ export async function readPlan(source) {
     throw new PlanError("the .webrt file is cut short: its header ends early");
   }
   const header = await source.take(length);
+  const sealed = isSealed(first, header);
   const text = new TextDecoder().decode(header);
   let plan;
   try {
@@ -130,7 +131,7 @@ export async function readPlan(source) {
   }
   if (!isText(plan)) throw new PlanError("not a .webrt file: it has no webrt plan in its header");
   const parsed = parsePlan(plan);
-  if (!isSealed(first, header) && parsed.version > 1) {
+  if (!sealed && parsed.version > 1) {
     throw new PlanError("the .webrt file is damaged: its header has no checksum; copy or compile it again");
   }
   for (const c of parsed.constants) {

@@ -288,7 +288,7 @@ class NativeDevice:
             if not self.lost and time.monotonic() >= end:
                 self._lose()
                 raise DeviceLost(
-                    f"the device {self.target.name!r} did not end its work within {timeout:g} s and is given up"
+                    f"the device {self.target.name!r} did not end its work in the time it was given, and is given up"
                 )
             self._alive("a submit")
         promise.sync_wait()
