@@ -421,9 +421,12 @@ def test_sizes_made_within_a_host_segment(device: NativeDevice) -> None:
 
 def test_a_view_of_what_a_host_segment_makes(device: NativeDevice) -> None:
     """A device alias between two CPU nodes: its bytes are there only after the first, and so may its size be."""
-    text = HEAD + """(double[N, 2] x, bool[N] keep) => (double[?] y) {
+    text = (
+        HEAD
+        + """(double[N, 2] x, bool[N] keep) => (double[?] y) {
       k = Compress<axis = 0>(x, keep)  f = Cast<to = 1>(k)  flat = Constant<value = int64[1] {-1}>()
       v = Reshape(f, flat)  y = Cast<to = 11>(v) }"""
+    )
     x = np.arange(10, dtype=np.float64).reshape(5, 2)
     plan = made(text)
     assert [s.kind for s in plan.steps] == ["host"] * 3
@@ -432,3 +435,23 @@ def test_a_view_of_what_a_host_segment_makes(device: NativeDevice) -> None:
             mask = np.array(keep, bool)
             (y,) = session.run(None, {"x": x, "keep": mask})
             np.testing.assert_array_equal(y, x[mask].reshape(-1))
+
+
+def test_the_second_session_of_a_plan_compiles_nothing(device: NativeDevice) -> None:
+    plan = made(AFFINE)
+    x = np.ones((2, 3), np.float32)
+    with Session(plan, device) as first:
+        want = first.run(None, {"x": x, "b": x})
+        before = device.counters.pipelines
+        with Session(plan, device) as second:
+            got = second.run(None, {"x": x, "b": x})
+        assert device.counters.pipelines == before
+    for g, w in zip(got, want):
+        np.testing.assert_array_equal(g, w)
+
+
+def test_a_refused_kernel_gives_the_uploads_back(device: NativeDevice) -> None:
+    plan = made(HEAD + "(float[N, 2] x) => (float[N, 2] y) <float[2] w = {1.0, 2.0}> { y = Mul(x, w) }")
+    broken = tuple(replace(k, wgsl=k.wgsl.replace("fn main", "fn main_")) for k in plan.kernels)
+    with pytest.raises(KernelError, match="Mul"):
+        Session(replace(plan, kernels=broken), device)

@@ -11,7 +11,7 @@ from typing import Any
 from webrt.cli import measuring, options
 from webrt.cli.profile_page import page
 from webrt.cli.progress import Bars
-from webrt.errors import WebrtError
+from webrt.errors import WebrtError, counted
 from webrt.plan import atomic_file
 
 EXAMPLES = """examples:
@@ -86,7 +86,7 @@ def _lines(made: dict[str, Any]) -> Iterable[str]:
     yield from (f"input      {note}" for note in made["made_up"])
     yield (
         f"run        {made['wall_ms']:.2f} ms, median of {made['runs']}: {made['device_ms']:.2f} in "
-        f"{options.counted(made['dispatches'], 'dispatch')}, {made['span_ms'] - made['device_ms']:.2f} between them, "
+        f"{counted(made['dispatches'], 'dispatch')}, {made['span_ms'] - made['device_ms']:.2f} between them, "
         f"{made['host_ms']:.2f} on the CPU provider"
     )
     yield f"\n{'ms':>9} {'share':>6} {'GFLOP/s':>8} {'GB/s':>7}  node"

@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import base64
+import contextlib
 import threading
 from collections.abc import Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from typing import Any
 
@@ -60,11 +62,7 @@ class Session:
         self._frames: dict[Key, Frame] = {}
         self._groups: dict[int, dict[tuple[int, tuple[Resource, ...]], BindGroup]] = {}
         self._pipelines: dict[int, Pipeline] = {}
-        choices = self.resolver.choices
-        self._make_pipelines({i: choices.first(i) for i, s in enumerate(plan.steps) if isinstance(s, Dispatch)})
-        self.memory = Memory(
-            plan, device, self.resolver.target, self.resolver.constants, self.resolver.bound, self.resolver.contents
-        )
+        self.memory = self._load()
 
     def run(
         self,
@@ -144,6 +142,25 @@ class Session:
         memory = getattr(self, "memory", None)
         if memory is not None and not self._closed:
             memory.close()
+
+    def _load(self) -> Memory:
+        """Uploads the constants while pipelines are made. Where both fail, the pipelines' error is raised."""
+        choices = self.resolver.choices
+        kernels = {i: choices.first(i) for i, s in enumerate(self.plan.steps) if isinstance(s, Dispatch)}
+        with contextlib.ExitStack() as stack:
+            if kernels:
+                worker = stack.enter_context(ThreadPoolExecutor(1, "webrt-pipelines"))
+                stack.callback(worker.submit(self._make_pipelines, kernels).result)
+            memory = Memory(
+                self.plan, self.device, self.resolver.target, self.resolver.constants, self.resolver.bound,
+                self.resolver.contents,
+            )  # fmt: skip
+            try:
+                stack.pop_all().close()
+            except BaseException:
+                memory.close()
+                raise
+        return memory
 
     def _make_pipelines(self, kernels: Mapping[int, int]) -> None:
         """The pipelines of these kernels, by step, as far as there is none yet."""
