@@ -1,7 +1,7 @@
 //! bindings x w * out:w
 //! params images rows columns tiles blocks size_0 size_1 kernel_1 stride_0 stride_1 dilation_0 dilation_1 pad_0 pad_1 taps fours row_fours group_blocks outs all tap_weights weights *
 //! consts PIXELS
-//! fns tile
+//! fns tile place
 //! use index
 
 // A convolution of channels-last images as a sum over taps and channels: PIXELS neighbours of one row times a block of

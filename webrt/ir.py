@@ -185,7 +185,7 @@ class Graph:
         return out
 
     def values(self) -> Iterator[Value]:
-        """Every value once: inputs, constants that are used, outputs of nodes."""
+        """Every value once: inputs, constants that are used (by subgraphs too), outputs of nodes."""
         seen: set[int] = set()
         for v in itertools.chain(self.inputs, *(_touched(n) for n in self.nodes), self.outputs):
             if id(v) not in seen:
@@ -225,7 +225,7 @@ def unique_names(taken: Iterable[str]) -> Iterator[str]:
 
 
 def _touched(node: Node) -> Iterator[Value]:
-    return (v for v in (*node.inputs, *node.outputs) if v is not None)
+    return (v for v in (*node.inputs, *node.outer, *node.outputs) if v is not None)
 
 
 def _text(value: bytes) -> str | bytes:

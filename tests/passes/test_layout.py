@@ -20,6 +20,7 @@ def weights(*shape: int) -> np.ndarray:
 
 CONSTANTS = {
     "w": weights(12, 8, 3, 3), "v": weights(12, 12, 3, 3), "d": weights(12, 1, 3, 3), "one": weights(5, 12, 1, 1),
+    "spread": weights(12, 8, 2, 3), "narrow": weights(12, 3, 2, 2),
     "channel": weights(12, 1, 1), "columns": weights(3), "six": np.float32(6), "zero": np.float32(0),
     "scales": np.array([1, 1, 2, 2], np.float32), "flat": np.array([0, 0, -1]), "axes": np.array([2, 3]),
 }  # fmt: skip
@@ -50,6 +51,8 @@ def kernels(plan: Plan) -> list[str]:
         ('y = Resize<mode="linear">(a, , scales)', ["Conv", "Resize"]),
         ("b = Conv<pads=[1,1,1,1]>(a, v) y = Concat<axis=1>(a, b, a)", ["Conv", "Conv", "Concat"]),
         ("b = Conv<pads=[1,1,1,1]>(a, v) y = Concat<axis=2>(a, b)", ["Conv", "Conv", "Concat"]),
+        ("y = ConvTranspose<strides=[2,3]>(a, spread)", ["Conv", "ConvTranspose"]),
+        ("b = ConvTranspose<strides=[2,2]>(a, narrow) c = Add(b, b) y = Sigmoid(c)", ["Conv", "Sigmoid"]),
         ("b = Mul(a, channel) c = Add(b, a) y = Relu(c)", ["Relu"]),
     ],
 )  # fmt: skip
@@ -103,6 +106,11 @@ def test_operand_from_elsewhere() -> None:
     assert "conv_last" in kernels(plan)
     plan = run("y = Add(a, r)", more=", float[11] r")
     assert "conv_last" in kernels(plan)
+
+
+def test_overlapping_transposed_convolutions_stay() -> None:
+    plan = run("y = ConvTranspose<strides=[1,2]>(a, spread)")
+    assert ops(plan) == ["Transpose", "Conv", "Transpose", "ConvTranspose"]
 
 
 def test_few_products_and_fed_weights_stay() -> None:

@@ -99,7 +99,8 @@ class _Layout:
         if x.dtype != T.F32 or x.rank < 3:
             return False
         if node.op == "Conv":
-            return _suits(node) and (x in self.native or _products(node) >= LEAST_PRODUCTS)
+            gains = x in self.native or _products(node) >= LEAST_PRODUCTS or self._feeds_convolution(out)
+            return _suits(node) and gains
         if node.op in ("ReduceMean", "ReduceMax"):
             return x in self.native and set(reduced_axes(node)) == set(range(2, x.rank))
         return out.rank == x.rank and any(v in self.native for v in node.given())
@@ -189,6 +190,16 @@ class _Layout:
             if p.how != "folded":
                 return False
         return True
+
+    def _feeds_convolution(self, v: Value, steps: int = 4) -> bool:
+        """Whether a convolution reads the value, or what is made of it element by element in a few steps."""
+        for i in self.lines.readers.get(v, ()):
+            p, step = self.lines.placed[i], self.lines.formula(i)
+            if p.node.op == "Conv" and p.how == "kernel" and p.node.input(0) is v and _suits(p.node):
+                return True
+            if step is not None and steps and self._feeds_convolution(step.out, steps - 1):
+                return True
+        return False
 
     def _splits(self, v: Value, out: Value) -> bool:
         """Whether a reshape to `out` leaves the channels alone and leads to convolutions."""

@@ -43,12 +43,13 @@ class CompileOptions:
     """`providers`: "webgpu", "cpu" in order of preference. `known_inputs`: elements of graph inputs, or new ones for
     initializers. `free_dims`: sizes of named dims, or (lowest, highest) where the size stays free. `denotations`:
     sizes of the dims that the model denotes so (DATA_BATCH …). `optimized_path`: where to write the optimised
-    model; `optimized` is given it as bytes of an .onnx file (the last call counts). `strict`: a node on the CPU
-    is a PlacementError. `external_data`: bytes by location, for models given as bytes, or a function that reads
-    them. `disabled`: names of passes. `assumed`: sizes, as text, that are taken to be 0 or not where conditions
-    depend on them; None leaves such conditions to the CPU provider. `progress(stage, done, total)` is called as
-    stages begin, and once with "done". `passes` is told of each run of a pass. `precision`: in how few bits the
-    model may be stored and computed."""
+    model, `optimized_data` the name of a file beside it for its large tensors; `optimized` is given it as bytes
+    of an .onnx file (the last call counts). `strict`: a node on the CPU is a PlacementError. `external_data`:
+    bytes by location, for models given as bytes, or a function that reads them. `disabled`: names of passes.
+    `assumed`: sizes, as text, that are taken to be 0 or not where conditions depend on them; None leaves such
+    conditions to the CPU provider. `progress(stage, done, total)` is called as stages begin, and once with
+    "done". `passes` is told of each run of a pass. `precision`: in how few bits the model may be stored and
+    computed."""
 
     level: Level = "all"
     providers: tuple[str, ...] = ("webgpu", "cpu")
@@ -57,6 +58,7 @@ class CompileOptions:
     free_dims: Mapping[str, int | tuple[int, int]] = field(default_factory=dict)
     denotations: Mapping[str, int] = field(default_factory=dict)
     optimized_path: str | os.PathLike[str] | None = None
+    optimized_data: str = ""
     optimized: Callable[[bytes], None] | None = None
     strict: bool = False
     external_data: Mapping[str, bytes] | Reader | None = None

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+import math
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
@@ -24,11 +26,12 @@ _ONE = Axis(1, 1, 1, 1, 0, 0, 1)
 
 @dataclass(frozen=True)
 class _Tiles:
-    """Per group: input channels, output channels, and how many of those make a block."""
+    """Per group: input channels, output channels, how many of those lie together in the output, and make a block."""
 
     groups: int
     channels: int
     outs: int
+    together: int
     block: int
 
     @property
@@ -58,8 +61,38 @@ def conv_last(n: Node, b: Builder, epilogue: Epilogue = IDENTITY) -> None:
         return
     if group > 1 and (channels % 4 or outs // group % 4):
         raise UnsupportedOp(f"groups of {channels} and {outs // group} channels")
-    s = _Tiles(group, channels, outs // group, _block(outs // group))
+    own = outs // group
+    s = _Tiles(group, channels, own, own, _block(own))
     _launch(b, s, x, out, (weights, bias), (height, width), epilogue)
+
+
+def spread_last(n: Node, b: Builder, axes: Sequence[Axis], epilogue: Epilogue = IDENTITY) -> None:
+    """Writes a ConvTranspose of channels-last images whose windows do not overlap: each pixel becomes several.
+
+    Raises UnsupportedOp or NotConstant for any other."""
+    x, out = n.input(0), n.output()
+    require(n.given(), T.F32)
+    weights = _constant(n.input(1))
+    channels, outs, *kernel = (int(d) for d in weights.shape)
+    if not spreads(n, axes):
+        raise UnsupportedOp("a transposed convolution whose windows overlap")
+    bias = _constant(n.input(2)) if n.has(2) else np.zeros(outs, np.float32)
+    taps = math.prod(kernel)
+    rows = (
+        np.moveaxis(weights.reshape(channels, outs, taps), 0, -1).transpose(1, 0, 2).reshape(taps * outs, channels, 1)
+    )
+    s = _Tiles(1, channels, taps * outs, outs, _block(taps * outs))
+    tall, wide = (1, *kernel)[-2:]
+    spread: dict[str, Dim] = {"own_outs": outs, "tall": tall, "wide": wide, "width": axes[-1].size}
+    height, width = (*(_ONE for _ in range(2 - len(axes))), *axes)
+    flat = (replace(height, kernel=1, stride=1, out=height.size), replace(width, kernel=1, stride=1, out=width.size))
+    _launch(b, s, x, out, (rows, np.tile(bias, taps)), flat, epilogue, spread)
+
+
+def spreads(n: Node, axes: Sequence[Axis]) -> bool:
+    """Whether a ConvTranspose makes kernel-sized blocks of pixels side by side."""
+    apart = all(a.kernel == a.stride and a.dilation == 1 and a.out == D.mul(a.size, a.kernel) for a in axes)
+    return apart and len(axes) <= 2 and all(a.before == 0 for a in axes) and int(n.attr("group", 1)) == 1
 
 
 def _constant(v: Value) -> np.ndarray[Any, Any]:
@@ -78,8 +111,9 @@ def _block(outs: int) -> int:
 
 def _launch(
     b: Builder, s: _Tiles, x: Value, out: Value, operands: tuple[np.ndarray[Any, Any], np.ndarray[Any, Any]],
-    axes: tuple[Axis, Axis], epilogue: Epilogue,
+    axes: tuple[Axis, Axis], epilogue: Epilogue, spread: Mapping[str, Dim] | None = None,
 ) -> None:  # fmt: skip
+    """`spread`: a pixel's output channels are of `tall` × `wide` pixels of `own_outs` channels, `width` apart."""
     height, width = axes
     fours = -(-s.channels // 4)
     taps = height.kernel * width.kernel
@@ -99,14 +133,16 @@ def _launch(
         "taps": taps, "fours": fours, "row_fours": fours * s.groups, "group_blocks": s.blocks, "outs": s.outs,
         "all": s.outs * s.groups, "tap_weights": fours * s.block, "weights": (taps * fours * 4 + 1) * s.block // 4,
     }  # fmt: skip
-    whole = s.outs % 4 == 0
+    params |= spread or {}
+    whole = s.together % 4 == 0
     padded = not (width.before == 0 and width.after == 0)
     x, fours_of_operands = with_fours(b, x), in_fours(epilogue) if whole else ()
+    tile = _tile(s.block // 4, pointwise, padded)
     variant = Variant(
         "conv_last",
         grid(D.prod((images, rows, tiles, blocks))),
         consts={"PIXELS": PIXELS},
-        fns=[epilogue4(epilogue) if whole else epilogue.fn, _store(whole), _tile(s.block // 4, pointwise, padded)],
+        fns=[epilogue4(epilogue) if whole else epilogue.fn, _SPREAD if spread else _PLACE, _store(whole), tile],
         use=epilogue.use,
         vec={"x": 4, "w": 4, "out": 4 if whole else 1, **dict.fromkeys(fours_of_operands, 4)},
     )
@@ -140,13 +176,22 @@ def packed(weights: np.ndarray[Any, Any], bias: np.ndarray[Any, Any], groups: in
     return np.concatenate([ordered, last.reshape(groups * blocks, block)], axis=1)
 
 
+_PLACE = "fn place(pixel: u32, group: u32, o: u32) -> u32 { return pixel * p.all + group * p.outs + o; }"
+_SPREAD = """fn place(pixel: u32, group: u32, o: u32) -> u32 {
+  let tap = o / p.own_outs;
+  let line = pixel / p.width * p.tall + tap / p.wide;
+  return ((line * p.width + pixel % p.width) * p.wide + tap % p.wide) * p.own_outs + o % p.own_outs;
+}"""
+
+
 def _store(whole: bool) -> str:
-    """`store4(i, o, v)`: output channels o … o+3 of a group, where i is the element's index of the first of them."""
+    """`store4(pixel, group, o, v)`: output channels o … o+3 of a group; `place` is an element's index in the output."""
+    head = "fn store4(pixel: u32, group: u32, o: u32, v: vec4<Out>) {"
     if whole:
-        return "fn store4(i: u32, o: u32, v: vec4<Out>) { if (o < p.outs) { out[i >> 2u] = epilogue4(v, i); } }"
-    one = "if (o + {k}u < p.outs) {{ out[i + {k}u] = epilogue(v.{c}, i + {k}u); }}"
-    stores = " ".join(one.format(k=k, c=c) for k, c in enumerate("xyzw"))
-    return f"fn store4(i: u32, o: u32, v: vec4<Out>) {{ {stores} }}"
+        store = "if (o < p.outs) { let i = place(pixel, group, o); out[i >> 2u] = epilogue4(v, i); }"
+        return f"{head} {store} }}"
+    one = "if (o + {k}u < p.outs) {{ let i = place(pixel, group, o + {k}u); out[i] = epilogue(v.{c}, i); }}"
+    return "\n".join([head, *(one.format(k=k, c=c) for k, c in enumerate("xyzw")), "}"])
 
 
 def _tile(wide: int, pointwise: bool, padded: bool) -> str:
@@ -161,10 +206,10 @@ def _tile(wide: int, pointwise: bool, padded: bool) -> str:
         *(_POINT if pointwise else _TAPS),
         *_steps(wide, padded, "" if pointwise else "p.stride_1 * "),
         "" if pointwise else "}",
-        "let first = ((image * p.rows + row) * p.columns + column) * p.all + group * p.outs + o;",
+        "let first = (image * p.rows + row) * p.columns + column;",
     ]
     for j in range(PIXELS):
-        stores = " ".join(f"store4(first + {j}u * p.all + {4 * t}u, o + {4 * t}u, a{j}_{t});" for t in range(wide))
+        stores = " ".join(f"store4(first + {j}u, group, o + {4 * t}u, a{j}_{t});" for t in range(wide))
         lines.append(f"if (column + {j}u < p.columns) {{ {stores} }}")
     return "\n".join([*lines, "}"])
 

@@ -9,9 +9,11 @@ from webrt.errors import InvalidModel, ShapeError
 from webrt.ir import Node, Value
 from webrt.lowering import Builder, Info, op, require
 from webrt.ops.conv import kernel_of
+from webrt.ops.conv_last import spread_last
 from webrt.ops.conv_weights import static_sizes
 from webrt.ops.convolution import Convolution, convolve
 from webrt.ops.vectors import IDENTITY, Epilogue
+from webrt.ops.view import channels_to_first
 from webrt.ops.windows import Axis, attribute
 
 
@@ -64,6 +66,11 @@ def _transpose_inputs(n: Node) -> str:
 
 @op("ConvTranspose", shape=transpose_shape, inputs=_transpose_inputs)
 def conv_transpose(n: Node, b: Builder, epilogue: Epilogue = IDENTITY) -> None:
+    if n.channels_last:
+        x = n.input(0)
+        seen = Value(x.name, x.dtype, channels_to_first(x.known_shape))
+        spread_last(n, b, transpose_axes(n, seen, n.input(1)), epilogue)
+        return
     require(n.given(), T.F32, T.F16, T.BF16)
     x, w = n.input(0), n.input(1)
     axes = transpose_axes(n, x, w)
