@@ -132,7 +132,8 @@ class Loader:
         model = frontend.read_model(source)
         path = self.options.optimized_model_filepath or None
         one_plan = self.compile_only or self.options.entry("session.plan_filepath")
-        options = self._compile_options(optimized_path=path, assumed=None if one_plan else {})
+        data = self.options.entry("session.optimized_model_external_initializers_file_name")
+        options = self._compile_options(optimized_path=path, optimized_data=data, assumed=None if one_plan else {})
         try:
             plan = compile_model(model, options)
         except NotConstant as e:

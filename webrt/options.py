@@ -63,6 +63,8 @@ class SessionOptions:
     Config entries that webrt reads ("0" or "1", a path, or a number):
       session.compile_only             stop after the optimised model and the plan are made; no device is touched
       session.plan_filepath            where to write the plan (a .webrt file)
+      session.optimized_model_external_initializers_file_name
+                                       a file beside the optimised model for its large tensors
       session.disable_cpu_ep_fallback  a node that would run on the CPU is a PlacementError
       session.auto_recover             a run that meets a lost device gets a new one and is done once more (not where it
                                        was given up for `session.run_timeout`)

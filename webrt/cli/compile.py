@@ -36,6 +36,10 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         help="the plan (.webrt) or the optimised model (.onnx) to write (default: MODEL.webrt, here)",
     )  # fmt: skip
     parser.add_argument("--onnx", type=Path, metavar="OUT.onnx", help="write the optimised model as well")
+    parser.add_argument(
+        "--onnx-data", default="", metavar="NAME",
+        help="put the optimised model's large tensors into this file beside it (needs --no-sandbox)",
+    )  # fmt: skip
     options.add_compile_arguments(parser)
     precision.add_arguments(parser)
     parser.add_argument(
@@ -56,6 +60,10 @@ def run(args: argparse.Namespace) -> int:
     confined = args.require_sandbox or (sys.platform == "linux" if args.sandbox is None else args.sandbox)
     if args.require_sandbox and args.sandbox is False:
         raise WebrtError("--require-sandbox and --no-sandbox contradict each other")
+    if args.onnx_data and (confined or onnx_path is None):
+        raise WebrtError(
+            "--onnx-data is for an optimised model (--onnx, or -o OUT.onnx) that is compiled with --no-sandbox"
+        )
     with options.compiling(args.model):
         placement, told = (_confined if confined else _here)(args, plan_path, onnx_path)
     for path in (plan_path, onnx_path):
@@ -92,7 +100,9 @@ def _here(args: argparse.Namespace, plan_path: Path | None, onnx_path: Path | No
 
     print(NOT_CONFINED, file=sys.stderr)
     with _arriving(onnx_path) as part:
-        wanted = options.compile_options(args, Bars(), optimized_path=part, precision=precision.read(args))
+        wanted = options.compile_options(
+            args, Bars(), optimized_path=part, optimized_data=args.onnx_data, precision=precision.read(args)
+        )
         plan = compile_model(args.model, wanted)
     if plan_path:
         with options.writing(str(plan_path)):
@@ -133,11 +143,15 @@ def _outputs(args: argparse.Namespace) -> tuple[Path | None, Path | None]:
 
 @contextlib.contextmanager
 def _arriving(path: Path | None) -> Iterator[Path | None]:
-    """A name to write to, in a folder beside `path`; the file is renamed to `path` when the block ends well."""
+    """A name to write to, in a folder beside `path`; what is there is moved beside `path`, and the file to `path`, when
+    the block ends well."""
     if path is None:
         yield None
         return
     with tempfile.TemporaryDirectory(prefix=f".{path.name}-", dir=path.parent) as folder:
         part = Path(folder, path.name)
         yield part
+        for other in Path(folder).iterdir():
+            if other != part:
+                os.replace(other, path.with_name(other.name))
         os.replace(part, path)

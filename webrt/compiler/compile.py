@@ -39,7 +39,7 @@ def compile_model(source: frontend.Source, options: CompileOptions | None = None
     structural: set[str] = set()
     trace = dump.trace_of(options.passes)
     for _ in range(MAX_ATTEMPTS):
-        graph, placed, demands = _front_half(model, options, structural, trace)
+        graph, placed, demands, optimized = _front_half(model, options, structural, trace)
         fresh = demands.structural - structural
         if not fresh:
             break
@@ -49,9 +49,13 @@ def compile_model(source: frontend.Source, options: CompileOptions | None = None
         raise demands.refused[0]
     if options.strict:
         refuse_cpu_nodes(placed)
-    if options.level in ("extended", "all"):
+    extended = _extended(graph, options)
+    if extended:
         _report(options, "fuse")
-        placed = fuse.fuse(graph, placed, options.target, options.runs, trace)
+        placed = fuse.fuse(graph, placed, options.target, extended.__contains__, trace)
+    if optimized is not None:
+        export.annotate(optimized, placed, extended)
+        _write(optimized, options)
     plan = _back_half(graph, placed, options, structural)
     trace.plan(plan)
     if options.progress is not None:
@@ -85,7 +89,8 @@ def refuse_cpu_nodes(placed: list[Placed]) -> None:
 
 def _front_half(
     model: onnx.ModelProto, options: CompileOptions, structural: set[str], trace: dump.Trace
-) -> tuple[Graph, list[Placed], Demands]:
+) -> tuple[Graph, list[Placed], Demands, onnx.ModelProto | None]:
+    """The graph and who runs what; and the graph as a model before it was placed, where that is asked for."""
     _report(options, "frontend")
     graph = frontend.load(model, options.known_inputs)
     graph.assumed = options.assumed or {}
@@ -95,10 +100,8 @@ def _front_half(
     structural -= {v.name for v in graph.values() if v.name in structural and not is_variable(v)}
     _in_fewer_bits(graph, options, structural)
     _split_constants(graph)
-    if options.optimized_path is not None:
-        export.save_model(graph, options.optimized_path)
-    if options.optimized is not None:
-        options.optimized(export.to_bytes(graph))
+    wants_model = options.optimized_path is not None or options.optimized is not None
+    optimized = export.to_model(graph) if wants_model else None
     if options.precision != Precision():
         wanted |= normalize.normalize(graph, structural, options.runs, trace)
     _report(options, "partition")
@@ -109,13 +112,28 @@ def _front_half(
     for name in wanted:
         if name in by_name:
             _demand(by_name[name], by_name, demands)
-    return graph, placed, demands
+    return graph, placed, demands, optimized
+
+
+def _extended(graph: Graph, options: CompileOptions) -> list[str]:
+    """The extended passes to run: those of the level, or the ones that an optimised model was placed with."""
+    if options.level in ("extended", "all"):
+        return [name for name, _ in fuse.PASSES if options.runs(name)]
+    named = str(graph.meta.get("custom_metadata_map", {}).get(export.EXTENDED, "")).split()
+    return [name for name, _ in fuse.PASSES if name in named and name not in options.disabled]
+
+
+def _write(model: onnx.ModelProto, options: CompileOptions) -> None:
+    if options.optimized is not None:
+        options.optimized(export.to_bytes(model))
+    if options.optimized_path is not None:
+        export.save_model(model, options.optimized_path, options.optimized_data)
 
 
 def _back_half(graph: Graph, placed: list[Placed], options: CompileOptions, structural: set[str]) -> Plan:
     _report(options, "lower")
     items = lower.lower(placed)
-    if options.runs("in_place"):
+    if "in_place" not in options.disabled:
         items = in_place.reuse(graph, items)
     _report(options, "memory")
     assigned = memory.assign(graph, items, options.target.limit("maxStorageBufferBindingSize"))

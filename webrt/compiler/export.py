@@ -3,18 +3,26 @@
 from __future__ import annotations
 
 import os
+from collections.abc import Sequence
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import onnx
 
 from webrt import dtypes as T
+from webrt.compiler.partition import Placed
 from webrt.dims import Dim
-from webrt.errors import ModelError
+from webrt.errors import InputError, ModelError
 from webrt.ir import Graph, Value
 from webrt.plan import atomic_file
 
 MAX_PROTOBUF = 2**31 - 1
+EXTENDED = "webrt.extended"
+"""The model's metadata that names the extended passes to apply at any level."""
+NODE_METADATA = 10
+"""The first IR version in which nodes have metadata."""
+LEAST_OUTSIDE, DATA_ALIGN = 1024, 4096
 
 
 def to_model(graph: Graph) -> onnx.ModelProto:
@@ -36,25 +44,70 @@ def to_model(graph: Graph) -> onnx.ModelProto:
     return model
 
 
-def save_model(graph: Graph, path: str | os.PathLike[str]) -> None:
-    """Writes the graph as an `.onnx` file, whole or not at all. Raises ModelError above protobuf's 2 GB."""
-    data = to_bytes(graph)
-    with atomic_file(Path(path)) as out:
-        out.write(data)
+def annotate(model: onnx.ModelProto, placed: Sequence[Placed], extended: Sequence[str]) -> None:
+    """Says in each node's metadata who runs it, with which others, and what it was made of in the source model; and in
+    the model's, which extended passes the placement is for: a reload at a lower level applies just those."""
+    lines = {next((v.name for v in p.node.outputs if v is not None), ""): p for p in placed}
+    model.ir_version = max(model.ir_version, NODE_METADATA)
+    for node in model.graph.node:
+        line = lines.get(next((name for name in node.output if name), ""))
+        if line is None:
+            continue
+        told = {
+            "webrt.provider": "CPUExecutionProvider" if line.how == "host" else "WebGpuExecutionProvider",
+            "webrt.how": line.how,
+            "webrt.reason": line.reason,
+            "webrt.sources": ", ".join(line.node.sources),
+        }
+        node.metadata_props.extend(onnx.StringStringEntryProto(key=k, value=v) for k, v in told.items() if v)
+    props = {p.key: p.value for p in model.metadata_props}
+    onnx.helper.set_model_props(model, {**props, EXTENDED: " ".join(extended)})
 
 
-def to_bytes(graph: Graph) -> bytes:
-    """The graph as the bytes of an `.onnx` file. Raises ModelError above protobuf's 2 GB."""
-    model = to_model(graph)
+def save_model(model: onnx.ModelProto, path: str | os.PathLike[str], data: str = "") -> None:
+    """Writes an `.onnx` file, whole or not at all. Tensors of at least LEAST_OUTSIDE bytes go to the file `data` beside
+    it, where it is named; also where the model would exceed protobuf's 2 GB, to `PATH.data` then."""
+    path = Path(path)
+    if not data and model.ByteSize() > MAX_PROTOBUF:
+        data = f"{path.name}.data"
+    if data and (Path(data).name != data or data == path.name):
+        raise InputError(f"{data!r} is no name of a file beside {path}")
+    with atomic_file(path) as out:
+        if not data:
+            out.write(model.SerializeToString(deterministic=True))
+            return
+        with atomic_file(path.with_name(data)) as outside:
+            _move_out(model, outside, data)
+            out.write(model.SerializeToString(deterministic=True))
+
+
+def to_bytes(model: onnx.ModelProto) -> bytes:
+    """A model as the bytes of an `.onnx` file. Raises ModelError above protobuf's 2 GB."""
     if model.ByteSize() > MAX_PROTOBUF:
         raise ModelError(
-            f"the optimised model has {model.ByteSize()} bytes; an .onnx file holds at most {MAX_PROTOBUF}"
+            f"the optimised model has {model.ByteSize()} bytes; an .onnx file holds at most {MAX_PROTOBUF}: "
+            "write it to a path, with its data beside it"
         )
     return bytes(model.SerializeToString(deterministic=True))
 
 
+def _move_out(model: onnx.ModelProto, out: Any, location: str) -> None:
+    """Writes the large tensors to `out` and leaves where they are in the model."""
+    for tensor in model.graph.initializer:
+        if len(tensor.raw_data) < LEAST_OUTSIDE:
+            continue
+        offset = -(-out.tell() // DATA_ALIGN) * DATA_ALIGN
+        out.write(bytes(offset - out.tell()) + tensor.raw_data)
+        entries = {"location": location, "offset": str(offset), "length": str(len(tensor.raw_data))}
+        tensor.ClearField("raw_data")
+        tensor.data_location = onnx.TensorProto.EXTERNAL
+        tensor.external_data.extend(onnx.StringStringEntryProto(key=k, value=v) for k, v in entries.items())
+
+
 def _info(value: Value) -> onnx.ValueInfoProto:
     if value.dtype is None:
+        return onnx.ValueInfoProto(name=value.name, type=value.type_proto)
+    if value.shape is None and value.type_proto is not None and value.type_proto.tensor_type.HasField("shape"):
         return onnx.ValueInfoProto(name=value.name, type=value.type_proto)
     shape = None if value.shape is None else [_size(d) for d in value.shape]
     return onnx.helper.make_tensor_value_info(value.name, value.dtype.code, shape)

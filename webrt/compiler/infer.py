@@ -130,7 +130,8 @@ def _onnx_shapes(node: Node, graph: Graph) -> list[lowering.Info]:
             infos.append((None, None))
             continue
         dtype, shape = shape_of(value.name, proto)
-        value.type_proto = proto
+        if value.type_proto is None or not proto.HasField("tensor_type") or proto.tensor_type.HasField("shape"):
+            value.type_proto = proto
         infos.append((dtype, None if shape is None else tuple(_rename(d, names) for d in shape)))
     return infos
 

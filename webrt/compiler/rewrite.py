@@ -7,7 +7,8 @@ from typing import Any
 import numpy as np
 
 from webrt import dtypes as T
-from webrt.ir import Graph, Node, Value, constant, unique_names
+from webrt.compiler.splice import fresh_names
+from webrt.ir import Graph, Node, Value, constant
 
 
 class Uses:
@@ -20,7 +21,7 @@ class Uses:
         self.readers = graph.users()
         self.captured = {v for n in graph.nodes for v in n.outer}
         self.fixed = {*graph.outputs, *self.captured}
-        self._names = unique_names(v.name for v in graph.values())
+        self._names = fresh_names(graph)
 
     def alone(self, v: Value, reader: Node) -> bool:
         """Whether `reader` is the only one who needs the value."""
