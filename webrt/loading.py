@@ -187,6 +187,8 @@ def is_plan(source: Any) -> bool:
         return False
     if Path(source).suffix == ".webrt":
         return True
+    if not Path(source).is_file():  # a pipe would be waited for
+        return False
     try:
         with open(source, "rb") as f:
             return f.read(9)[8:9] == b"{"

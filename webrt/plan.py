@@ -30,6 +30,7 @@ from typing import Any, TypeAlias
 from webrt import checksum, dtypes
 from webrt.dims import DimRef
 from webrt.errors import PlanError
+from webrt.resources import plain_file
 
 VERSION = 2
 ALIGN = 16
@@ -320,7 +321,7 @@ def load(source: str | os.PathLike[str] | Bytes) -> Plan:
     if isinstance(source, (bytes, bytearray, memoryview)):
         view = memoryview(source)
         return _load(view[: 8 + _header_length(bytes(view[:8]))], len(view), lambda start, n: view[start : start + n])
-    path = regular(source)
+    path = plain_file(source, PlanError)
     try:
         with path.open("rb") as f:
             first = f.read(8)
@@ -337,14 +338,6 @@ def layout_constants(sizes: Sequence[int]) -> list[int]:
         offsets.append(end)
         end += -(-n // ALIGN) * ALIGN
     return offsets
-
-
-def regular(source: str | os.PathLike[str]) -> Path:
-    """The path, unless it is a pipe, a socket or a device, which would not end or wait for ever: a PlanError."""
-    path = Path(source)
-    if path.exists() and not (path.is_file() or path.is_dir()):
-        raise PlanError(f"{path} is no plain file (a pipe, a socket or a device); save its bytes in a file first")
-    return path
 
 
 @contextlib.contextmanager

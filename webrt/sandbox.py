@@ -16,12 +16,12 @@ from typing import Any, TypeAlias
 
 from webrt import errors, validate
 from webrt import plan as plans
-from webrt.compiler.datafiles import DataFiles, Reader
+from webrt.compiler.datafiles import DataFiles, Reader, model_bytes
 from webrt.compiler.options import CompileOptions
 from webrt.confine import Layer, Limits
 from webrt.confine.parent import Worker
 from webrt.confine.pool import Pool
-from webrt.errors import ExternalDataError, InvalidModel, PlanError, SandboxError, WebrtError
+from webrt.errors import ExternalDataError, PlanError, SandboxError, WebrtError
 from webrt.plan import Bytes, PlacedNode
 
 __all__ = ["Artifact", "Compiler", "Layer", "Limits", "compile", "status"]
@@ -122,11 +122,7 @@ def _run(worker: Worker, model: Model, options: CompileOptions, wants: Sequence[
 def _read(model: Model) -> tuple[Bytes, Path | None]:
     if isinstance(model, (bytes, bytearray, memoryview)):
         return model, None
-    path = Path(model)
-    try:
-        return path.read_bytes(), path.parent
-    except OSError as e:
-        raise InvalidModel(f"cannot read {path}: {e.strerror or e}") from e
+    return model_bytes(Path(model)), Path(model).parent
 
 
 def _ready(worker: Worker, require: bool) -> tuple[Layer, ...]:

@@ -45,12 +45,26 @@ def make_feeds(
     feeds: dict[str, Any] = {}
     for text in given:
         feeds.update(_read(text, by_name))
-    sizes, random, notes = dict(dims), np.random.default_rng(seed), []
+    sizes, random, notes = {**_given_sizes(inputs, feeds, dims), **dims}, np.random.default_rng(seed), []
     for info in inputs:
         if info.name not in feeds:
             feeds[info.name] = value = _made_up(info, sizes, random)
             notes.append(f"{info.name}: random {value.dtype}{list(value.shape)}, seed {seed}")
     return feeds, notes
+
+
+def _given_sizes(inputs: Sequence[Argument], feeds: Mapping[str, Any], dims: Mapping[str, int]) -> dict[str, int]:
+    """Sizes of free dims by the inputs that were given. Raises InputError where `dims` says otherwise."""
+    found: dict[str, int] = {}
+    for info in inputs:
+        shape = tuple(getattr(feeds.get(info.name), "shape", ()))
+        free = [axis for axis, d in enumerate(info.shape) if not isinstance(d, int) and len(shape) == len(info.shape)]
+        for axis in free:
+            name, size = _dim(info, axis), shape[axis]
+            if dims.get(name, size) != size:
+                raise InputError(f"--dim {name}={dims[name]}, but the given input {info.name!r} has {name} {size}")
+            found.setdefault(name, size)
+    return found
 
 
 def dtype_of(info: Argument) -> str:

@@ -13,6 +13,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from webrt.errors import InputError, NotConstant, WebrtError
+from webrt.resources import plain_file
 from webrt.target import PRESETS, Target
 
 if TYPE_CHECKING:
@@ -158,7 +159,7 @@ def read_arrays(path: Path) -> dict[str, Any]:
     import numpy as np
 
     try:
-        loaded = np.load(path, allow_pickle=False)
+        loaded = np.load(plain_file(path, WebrtError), allow_pickle=False)
         return {"": loaded} if isinstance(loaded, np.ndarray) else {name: loaded[name] for name in loaded.files}
     except FileNotFoundError as error:
         raise WebrtError(f"{path}: no such file") from error
@@ -170,7 +171,7 @@ def is_plan(path: Path) -> bool:
     """Whether a file is a `.webrt` plan (by its name, else by its first bytes) and not an ONNX model."""
     if path.suffix == ".webrt":
         return True
-    with path.open("rb") as file:
+    with plain_file(path, WebrtError).open("rb") as file:
         head = file.read(9)
     return len(head) == 9 and head[8:9] == b"{" and int.from_bytes(head[:8], "little") < 1 << 32
 

@@ -11,7 +11,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Protocol
 
-from webrt.errors import ExternalDataError
+from webrt.errors import ExternalDataError, InvalidModel
+from webrt.resources import plain_file
 
 
 class Reader(Protocol):
@@ -38,6 +39,14 @@ class DataFiles:
                 f"tensor {tensor!r} lies in the file {location!r}; give the model's path, or its external data"
             )
         return _read(tensor, self.folder, location, offset, count)
+
+
+def model_bytes(path: Path) -> bytes:
+    """What a model's file holds. Raises InvalidModel where it cannot be read or is no plain file."""
+    try:
+        return plain_file(path, InvalidModel).read_bytes()
+    except (OSError, ValueError) as e:
+        raise InvalidModel(f"cannot read {path}: {getattr(e, 'strerror', None) or e}") from e
 
 
 def short(tensor: str, location: str, need: int, size: int) -> ExternalDataError:

@@ -17,7 +17,7 @@ from webrt.compiler.lines import Lines
 from webrt.compiler.options import PassRecord
 from webrt.errors import PlanError
 from webrt.ir import Graph
-from webrt.plan import Plan
+from webrt.plan import Plan, atomic_file
 
 VARIABLE = "WEBRT_DUMP"
 
@@ -64,7 +64,8 @@ class Trace:
         prefix = f"{self._count:03}-" if numbered else ""
         self._count += numbered
         try:
-            (self._folder / f"{prefix}{name}").write_bytes(data)
+            with atomic_file(self._folder / f"{prefix}{name}") as out:
+                out.write(data)
         except OSError as e:
             raise PlanError(f"{VARIABLE}: cannot write to {self._folder}: {e.strerror or e}") from e
 

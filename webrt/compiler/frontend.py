@@ -19,7 +19,7 @@ from google.protobuf.message import DecodeError, EncodeError
 from webrt import dims as D
 from webrt import schemas
 from webrt.compiler import external, precheck
-from webrt.compiler.datafiles import DataFiles, Reader
+from webrt.compiler.datafiles import DataFiles, Reader, model_bytes
 from webrt.dims import Dim
 from webrt.dtypes import DType
 from webrt.errors import InputError, InvalidModel, UnsupportedOp
@@ -49,10 +49,7 @@ def read_model(source: Source, external_data: Mapping[str, bytes] | Reader | Non
         if not isinstance(source, (str, os.PathLike)):
             raise InvalidModel(f"a model is a path, bytes or a ModelProto; a {type(source).__name__} was given")
         path = Path(source)
-        try:
-            model, folder = _parse(path.read_bytes(), str(path)), path.parent
-        except (OSError, ValueError) as e:
-            raise InvalidModel(f"cannot read {path}: {getattr(e, 'strerror', None) or e}") from e
+        model, folder = _parse(model_bytes(path), str(path)), path.parent
     if not model.HasField("graph"):
         raise InvalidModel("not an ONNX model: it has no graph")
     precheck.check(model)
