@@ -132,6 +132,24 @@ def test_second_identical_run_creates_nothing_and_is_one_submit(player: Player, 
     session.release()
 
 
+def test_sizes_are_read_back_and_numbers_are_drawn(player: Player) -> None:
+    plan = compiled(
+        "agraph (float[n] x, float least) => (float[k] y, float[n] r) { m = Greater(x, least)"
+        " kept = Compress <axis = 0> (x, m)  y = Neg(kept)  r = RandomUniformLike(x) }"
+    )
+    session, drawn = player.load(plan), []
+    for n, least in ((40, 0.0), (90, 0.5), (90, 9.0), (40, 0.0), (40, 0.0)):
+        x, before = values(n, seed=n), session.counters
+        got = session.run({"x": x, "least": np.array(least, np.float32)})
+        np.testing.assert_array_equal(got["y"], -x[x > least])
+        drawn.append(got["r"])
+        assert session.counters["submits"] - before["submits"] == 2
+    assert session.counters["created"] == before["created"]
+    assert min(d.min() for d in drawn) >= 0 and max(d.max() for d in drawn) < 1
+    assert np.mean(drawn[-1] == drawn[-2]) < 0.1
+    session.release()
+
+
 def test_slots_grow_by_half_again(player: Player, chain: Plan) -> None:
     session = player.load(chain)
     created = []

@@ -17,6 +17,7 @@ import webrt.plan
 from tests.kernels.harness import device
 from tests.web.driver import Player, pack, unpack
 from tests.web.test_player import compiled, values
+from webrt import lowering
 from webrt.errors import (
     DeviceLost,
     InputError,
@@ -233,7 +234,11 @@ def test_no_adapter(context: BrowserContext, base_url: str, plan: Plan) -> None:
 
 @pytest.fixture(scope="module")
 def hosted() -> Plan:
-    return compiled(HOST)
+    """NonZero and Unique stay on the CPU, as operators without a kernel do."""
+    with pytest.MonkeyPatch.context() as patch:
+        for name in ("NonZero", "Unique"):
+            patch.delitem(lowering._REGISTRY, ("", name))
+        return compiled(HOST)
 
 
 def test_host_steps_need_a_host(player: Player, hosted: Plan) -> None:

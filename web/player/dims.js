@@ -138,8 +138,16 @@ export class Sizes {
       return expected === null;
     });
     const failed = this.plan.checks.find(([size]) => resolve(size, this.values) === 0);
-    if (failed) throw new InputError(failed[1]);
+    if (failed) throw new InputError(failed[1] + this.#numbers(failed[0]));
     return key;
+  }
+
+  /** The two numbers of a comparison that does not hold. */
+  #numbers(ref) {
+    const [op, ...args] = typeof ref === "number" ? [""] : this.plan.dims[ref[0]];
+    if (op !== "eq" && op !== "lt") return "";
+    const [a, b] = args.map((x) => resolve(x, this.values));
+    return ` (${a} and ${b} here)`;
   }
 
   /** A value's shape; ShapeError while a size of it is not known. */

@@ -120,7 +120,12 @@ def _on_device(index: int, node: Node, graph: Graph, target: Target) -> Placed:
     reason = "" if not reads else "reads back the size of its output" if reads == 1 else f"reads back {reads} sizes"
     kinds = {type(s).__name__ for s in builder.steps}
     how = "kernel" if "Launch" in kinds else "copy" if "CopyBytes" in kinds else "alias"
-    return Placed(node, how, reason, builder.steps, builder.checks, builder.elementwise, [], builder.moves)
+    checks = [(holds, f"{_title(node)}: {what.removeprefix(f'{node.op_type}: ')}") for holds, what in builder.checks]
+    return Placed(node, how, reason, builder.steps, checks, builder.elementwise, [], builder.moves)
+
+
+def _title(node: Node) -> str:
+    return f"{node.op} {node.name!r}" if node.name else node.op
 
 
 def _held(v: Value) -> bool:

@@ -6,7 +6,7 @@ import math
 
 import numpy as np
 
-from webrt.errors import InvalidModel, ShapeError
+from webrt.errors import InvalidModel, ShapeError, UnsupportedOp
 from webrt.host.attention import join_heads, masked_softmax, repeat_heads, rotate, split_heads
 from webrt.host.norm import root_mean_square
 from webrt.host.registry import Call, op
@@ -48,7 +48,7 @@ def group_query_attention(
     `lengths` is, per batch entry, the number of valid keys less one; `total` the longest number of keys.
     """
     if (past_key is not None and not is_float(past_key.dtype)) or k_scale is not None or query_lengths is not None:
-        raise NotImplementedError("GroupQueryAttention with a quantised cache or query_seqlens")
+        raise UnsupportedOp("GroupQueryAttention with a quantised cache or query_seqlens")
     heads, groups = call.integer("num_heads"), call.integer("kv_num_heads")
     q, k, v = _qkv(query, key, value, heads, groups)
     if q_norm is not None and k_norm is not None:
@@ -125,7 +125,7 @@ def multi_head_attention(
 ) -> tuple[Array, Array, Array, Array]:  # fmt: skip
     """Attention over heads, with biases, masks and caches, from separate or packed inputs."""
     if past_length is not None or indirection is not None:
-        raise NotImplementedError("MultiHeadAttention with past_sequence_length or cache_indirection")
+        raise UnsupportedOp("MultiHeadAttention with past_sequence_length or cache_indirection")
     heads = call.integer("num_heads")
     q, k, v = _unpacked(query, key, value, heads)
     if bias is not None:
@@ -201,7 +201,7 @@ def attention(
 ) -> tuple[Array, Array]:  # fmt: skip
     """Self-attention with the projections to queries, keys and values inside; the cache is [2, N, heads, S, D]."""
     if call.get("do_rotary", 0) or past_length is not None:
-        raise NotImplementedError("com.microsoft:Attention with do_rotary or a shared cache")
+        raise UnsupportedOp("com.microsoft:Attention with do_rotary or a shared cache")
     heads = call.integer("num_heads")
     sizes = call.ints("qkv_hidden_sizes") or [weights.shape[1] // 3] * 3
     joined = np.matmul(wide(x), wide(weights))

@@ -6,7 +6,7 @@ from typing import Any
 
 import numpy as np
 
-from webrt.errors import ShapeError
+from webrt.errors import ShapeError, UnsupportedOp
 from webrt.host.matmul import requantize
 from webrt.host.registry import Call, op
 from webrt.host.values import Array, wide
@@ -130,5 +130,5 @@ def causal_conv(
         v = y.astype(np.float32)
         y = (v / (1 + np.exp(-v))).astype(x.dtype)
     elif activation != "none":
-        raise NotImplementedError(f"activation {activation!r}")
+        raise UnsupportedOp(f"activation {activation!r}")
     return y, joined[:, :, joined.shape[2] - keep :]

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from webrt.errors import ShapeError
+from webrt.errors import ShapeError, UnsupportedOp
 from webrt.host.reduce import normal_axes, normal_axis
 from webrt.host.registry import Call, op
 from webrt.host.values import Array, np_dtype, wide
@@ -26,7 +26,7 @@ def batch_normalization(
         training = not call.get("is_test", 1) if call.opset < 7 else len(call.outputs) > 1
     if call.opset < 9 and not call.get("spatial", 1):
         if training:
-            raise NotImplementedError("training with spatial = 0")
+            raise UnsupportedOp("training with spatial = 0")
         y = (values - mean) / np.sqrt(wide(var) + epsilon) * scale + bias
         return (np.asarray(y).astype(x.dtype),)
     if x.ndim == 1:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from webrt import dims as D
-from webrt.errors import InvalidModel
+from webrt.errors import InvalidModel, ShapeError
 from webrt.ir import Node
 from webrt.lowering import Builder, Info, broadcast_shapes, op
 from webrt.ops.view import View, move
@@ -17,6 +17,8 @@ def _tile_shape(n: Node) -> list[Info]:
     shape, repeats = n.input(0).known_shape, n.dims(1)
     if len(shape) != len(repeats):
         raise InvalidModel(f"{len(repeats)} repeats are given for rank {len(shape)}")
+    if any(isinstance(r, int) and r < 0 for r in repeats):
+        raise ShapeError(f"the repeats {list(repeats)} are not all at least 0")
     return [(n.input(0).dtype, tuple(D.mul(d, r) for d, r in zip(shape, repeats)))]
 
 

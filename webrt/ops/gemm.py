@@ -26,6 +26,8 @@ def gemm_shape(n: Node) -> list[Info]:
     if n.input(0).shape is None or n.input(1).shape is None:
         return [(n.input(0).dtype, None)]
     m, k, right_k, columns = _sizes(n)
+    if n.has(2) and n.input(2).shape is not None and n.input(2).rank > 2:
+        raise ShapeError(f"C has rank {n.input(2).rank}, a matrix has rank 2")
     if isinstance(k, int) and isinstance(right_k, int) and k != right_k:
         raise ShapeError(f"Gemm over {k} and {right_k} elements")
     return [(n.input(0).dtype, (m, columns))]
@@ -35,7 +37,7 @@ def _step(b: Builder, size: Dim, own: Dim, step: Dim) -> Dim:
     """Elements of C from one row (or column) to the next: 0 where C has only one."""
     if own == size:
         return step
-    b.check(D.eq(D.broadcast(own, size), size), f"C of size {own} does not broadcast to {size}")
+    b.check(D.select(D.eq(own, 1), 1, D.eq(own, size)), f"C of size {own} does not broadcast to {size}")
     return D.select(D.eq(own, 1), 0, step)
 
 

@@ -54,6 +54,11 @@ def _grid_sample_shape(n: Node) -> list[Info]:
     return [(n.input(0).dtype, (*x[:2], *grid[1:-1]))]
 
 
+def _check_grid(n: Node, b: Builder) -> None:
+    last, axes = n.input(1).known_shape[-1], n.input(0).rank - 2
+    b.check(D.eq(last, axes), f"the grid has {last} coordinates for {axes} axes")
+
+
 def _place_fn(mode: str, align: bool) -> str:
     """`fn place(g, size) -> f32`: where along an axis the grid's number g, -1 … 1, points."""
     place = "(g + 1.0) * 0.5 * (n - 1.0)" if align else "((g + 1.0) * n - 1.0) * 0.5"
@@ -78,6 +83,7 @@ def _pixel_fn(padding: str, align: bool) -> str:
 @op("GridSample", since=16, shape=_grid_sample_shape)
 def grid_sample(n: Node, b: Builder) -> None:
     x, grid, out = n.input(0), n.input(1), n.output()
+    _check_grid(n, b)
     mode, padding, align = _mode(n), str(n.attr("padding_mode", "zeros")), bool(n.attr("align_corners", 0))
     if padding not in ("zeros", "border", "reflection"):
         raise UnsupportedOp(f"padding_mode {padding!r}")

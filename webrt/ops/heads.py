@@ -99,6 +99,13 @@ def multi_head_attention(n: Node, b: Builder) -> None:
         raise UnsupportedOp("MultiHeadAttention with a shared cache, or its logits as output")
     bias = n.input(3) if n.has(3) else None
     q, k, v = _parts(n)
+    _check_parts(b, q, k, v)
+    if bias is not None:
+        width = D.add(D.add(q.width, k.width), v.width)
+        b.check(D.eq(bias.elements, width), f"the bias has {bias.elements} elements, {width} are needed")
+    for j, part in ((6, k), (7, v)):
+        if n.has(j):
+            _check_past(b, n.input(j).known_shape, part)
     past = [Past(n.input(j), n.input(j).known_shape[2]) if n.has(j) else None for j in (6, 7)]
     keys, values = (
         _by_head(b, part, bias, cache, n.output(j) if n.wants(j) else None)
@@ -106,6 +113,26 @@ def multi_head_attention(n: Node, b: Builder) -> None:
     )
     mask = n.input(4) if n.has(4) else None
     _attend(n, b, _by_head(b, q, bias, None, None), keys, values, mask, n.input(5) if n.has(5) else None)
+
+
+def _check_parts(b: Builder, q: Part, k: Part, v: Part) -> None:
+    """Raises ShapeError for queries, keys and values that do not fit together."""
+    for part, name in ((q, "queries"), (k, "keys"), (v, "values")):
+        row = part.x.known_shape[-1]
+        if (part.x.rank == 3 and part.x is not q.x) or (part is q and part.x.rank == 3):
+            b.check(D.eq(D.mod(row, part.shape[1]), 0), f"{name} of {row} columns for {part.shape[1]} heads")
+        b.check(D.eq(part.shape[0], q.shape[0]), f"{part.shape[0]} batches of {name} for {q.shape[0]} of queries")
+        b.check(D.eq(part.shape[1], q.shape[1]), f"{part.shape[1]} heads of {name} for {q.shape[1]} of queries")
+    b.check(D.eq(q.shape[3], k.shape[3]), f"heads of {q.shape[3]} numbers in queries and {k.shape[3]} in keys")
+    b.check(D.eq(k.shape[2], v.shape[2]), f"{k.shape[2]} keys and {v.shape[2]} values")
+
+
+def _check_past(b: Builder, past: Shape, part: Part) -> None:
+    """A cache [n, h, length, D] of a part's batches, heads and head size."""
+    if len(past) != 4:
+        raise ShapeError(f"a cache of rank {len(past)}, 4 is needed")
+    for a, what in ((0, "batches"), (1, "heads"), (3, "numbers in a head")):
+        b.check(D.eq(past[a], part.shape[a]), f"a cache of {past[a]} {what} for {part.shape[a]}")
 
 
 def _hidden(n: Node) -> list[Dim]:
@@ -130,6 +157,12 @@ def attention(n: Node, b: Builder) -> None:
         raise UnsupportedOp("Attention with a shared cache or rotary embedding")
     x, weights, heads, sizes = n.input(0), n.input(1), int(n.attr("num_heads")), _hidden(n)
     width = weights.known_shape[1]
+    total = D.add(D.add(sizes[0], sizes[1]), sizes[2])
+    b.check(D.eq(width, total), f"weights of {width} columns, {total} are needed")
+    for size in sizes:
+        b.check(D.eq(D.mod(size, heads), 0), f"{size} columns for {heads} heads")
+    if n.has(2):
+        b.check(D.eq(n.input(2).elements, width), f"the bias has {n.input(2).elements} elements, {width} are needed")
     joined = b.temp(T.F32 if x.dtype == T.F32 else kind(x), (*x.known_shape[:2], width))
     epilogue = IDENTITY
     if n.has(2):
@@ -140,6 +173,7 @@ def attention(n: Node, b: Builder) -> None:
     past: list[Past | None] = [None, None]
     if n.has(4):
         cache = n.input(4)
+        _check_past(b, cache.known_shape[1:], k)
         past = [Past(cache, cache.known_shape[3], D.mul(j, D.floordiv(cache.elements, 2))) for j in (0, 1)]
     keys, values = (_by_head(b, part, None, cache, None) for part, cache in ((k, past[0]), (v, past[1])))
     if n.wants(1):
@@ -229,7 +263,8 @@ def _broadcast(b: Builder, extra: Value, shape: Shape, params: dict[str, Dim | f
     terms = []
     for letter, own, size in reversed(list(zip("nhst", extra.known_shape, shape))):
         if own != size:
-            b.check(D.eq(D.broadcast(own, size), size), f"the attention bias has a size of {own}, not 1 or {size}")
+            fits = D.select(D.eq(own, 1), 1, D.eq(own, size))
+            b.check(fits, f"the attention bias has a size of {own}, not 1 or {size}")
         params[f"extra_{letter}"] = step if own == size else D.select(D.eq(own, 1), 0, step)
         terms.append(f"{letter} * p.extra_{letter}")
         step = D.mul(step, own)
@@ -248,6 +283,7 @@ def _visible(b: Builder, mask: Value, batch: Dim, steps: Dim, total: Dim, params
             return "i32(t) < load_mask(n)"
         raise UnsupportedOp(f"a mask of {shape[0]} elements for {batch} entries")
     if len(shape) == 2:
+        b.check(D.eq(shape[0], batch), f"the mask has {shape[0]} rows for {batch} batches")
         b.check(D.lt(total, shape[1] + 1), f"the mask has {shape[1]} places for {total} keys")
         params["mask_row"] = shape[1]
         return "load_mask(n * p.mask_row + t) != 0"

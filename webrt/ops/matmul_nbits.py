@@ -37,6 +37,7 @@ def matmul_nbits(n: Node, b: Builder, epilogue: Epilogue = IDENTITY) -> None:
     if a.known_shape[-1:] != (k,):
         b.check(D.eq(a.known_shape[-1], k), f"A has {a.known_shape[-1]} columns, K is {k}")
     if n.has(5):
+        b.check(D.eq(n.input(5).elements, columns), f"the bias has {n.input(5).elements} elements, N is {columns}")
         epilogue = epilogue.following("v + load_bias(i % p.bias_columns)", bias=n.input(5))
         epilogue = replace(epilogue, params={**epilogue.params, "bias_columns": columns})
     constants = all(v is None or v.const is not None for v in n.inputs[1:4])

@@ -11,6 +11,7 @@ from collections.abc import Sequence
 from webrt import dims as D
 from webrt import dtypes as T
 from webrt.dims import Dim
+from webrt.errors import ShapeError
 from webrt.ir import Node, Value, dtype_of
 from webrt.lowering import Builder, Info, normalize_axis, op, require, same_as_first
 from webrt.ops.rows import Rows
@@ -42,9 +43,11 @@ def _broadcast(b: Builder, x: Value, small: Value | None, name: str) -> Affine |
         return None
     require([small], *T.FLOATS)
     shape, part = x.known_shape, small.known_shape
+    if len(part) > len(shape):
+        raise ShapeError(f"{name} has rank {len(part)}, the input {len(shape)}")
     for have, want in zip(reversed(part), reversed(shape)):
         if have != 1:
-            b.check(D.eq(have, want), f"{name} does not broadcast to the input")
+            b.check(D.eq(have, want), f"{name} of size {have} does not broadcast to {want}")
     return Affine(small, Rows.broadcast(shape, part))
 
 

@@ -19,7 +19,7 @@ from webrt.dims import Dim
 from webrt.dtypes import DType
 from webrt.errors import ShapeError
 from webrt.ir import Node, Value, dtype_of
-from webrt.lowering import Builder, Formula, Info, normalize_axis, op, require
+from webrt.lowering import Builder, Formula, Info, Shape, normalize_axis, op, require
 from webrt.ops.cast import saturated
 from webrt.ops.elementwise import kind, launch
 from webrt.ops.reduce import extreme
@@ -52,6 +52,8 @@ def _source(n: Node, b: Builder) -> _Source:
     scale, zero = n.input(1), n.input(2) if n.has(2) else None
     require([scale], *T.FLOATS, T.I32, T.F8E8M0)
     require([zero], *_QUANTIZED, T.I32)
+    if zero is not None:
+        _same_shape(n, b, scale.known_shape, zero.known_shape)
     out = _Source("", "")
     known = _known(n)
     if known is not None:
@@ -67,6 +69,16 @@ def _source(n: Node, b: Builder) -> _Source:
         out.reads["zero"] = zero
         out.zero = f"load_zero({place})" if kind(zero) == "f" else f"i32(load_zero({place}))"
     return out
+
+
+def _same_shape(n: Node, b: Builder, scale: Shape, zero: Shape) -> None:
+    """Zero points have the scales' shape, or both are one number."""
+    if D.prod(scale) == 1 == D.prod(zero):
+        return
+    if len(scale) != len(zero):
+        raise ShapeError(f"zero points of shape {list(zero)} for scales of shape {list(scale)}")
+    for have, want in zip(zero, scale):
+        b.check(D.eq(have, want), f"zero points of shape {list(zero)} for scales of shape {list(scale)}")
 
 
 def _known(n: Node) -> tuple[float, int] | None:

@@ -83,11 +83,15 @@ def axes_of(n: Node) -> list[Axis]:
     listed = n.attr("axes")
     chosen = list(range(len(shape))) if listed is None else [normalize_axis(a, len(shape)) for a in listed]
     scales, sizes = _scales(n), list(n.dims(3)) if n.opset >= 11 and given(n, 3) else None
-    if scales is None and sizes is None:
-        raise InvalidModel("neither scales nor sizes are given")
+    if (scales is None) == (sizes is None):
+        raise InvalidModel(f"{'neither' if sizes is None else 'both'} scales and sizes are given, where one is needed")
+    if len(set(chosen)) != len(chosen):
+        raise InvalidModel(f"axes {list(listed)} name one axis twice")
     count = len(scales if sizes is None else sizes)  # type: ignore[arg-type]
     if count != len(chosen):
         raise InvalidModel(f"{count} scales or sizes are given for {len(chosen)} axes")
+    if n.op_type == "Resize" and n.opset >= 11 and given(n, 1) and D.eq(n.input(1).elements, 2 * count) == 0:
+        raise ShapeError(f"the region of interest has {n.input(1).elements} numbers, {2 * count} are needed")
     out = [Axis(d, d, 1.0) for d in shape]
     for k, a in enumerate(chosen):
         if sizes is None:
@@ -107,8 +111,9 @@ def _scales(n: Node) -> list[float] | None:
         if not given(n, index):
             return None
         scales = [float(s) for s in n.const(index).flat]
-    if not all(s > 0 for s in scales):
-        raise ShapeError(f"scales {scales} are not all positive")
+    least = 1.0 if n.op_type == "Upsample" else 0.0
+    if not all(s > 0 and s >= least for s in scales):
+        raise ShapeError(f"scales {scales} are not all {'at least 1' if least else 'positive'}")
     return scales
 
 

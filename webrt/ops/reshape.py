@@ -72,7 +72,10 @@ def _flatten_shape(n: Node) -> list[Info]:
 def _squeezed_axes(n: Node) -> set[int]:
     shape, axes = n.input(0).known_shape, ints(n, "axes", 1)
     if axes is not None:
-        return {normalize_axis(a, len(shape)) for a in axes}
+        named = {normalize_axis(a, len(shape)) for a in axes}
+        if len(named) != len(axes):
+            raise InvalidModel(f"axes {list(axes)} name one axis twice")
+        return named
     if not all(isinstance(d, int) for d in shape):
         raise NotConstant(f"which axes of {n.input(0)!r} are 1 is not known before the run")
     return {a for a, d in enumerate(shape) if d == 1}

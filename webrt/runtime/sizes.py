@@ -82,8 +82,16 @@ class Sizes:
         self._claims = waiting
         for ref, message in self.plan.checks:
             if resolve(ref, self.values) == 0:
-                raise InputError(message)
+                raise InputError(message + self._numbers(ref))
         return key
+
+    def _numbers(self, ref: DimRef) -> str:
+        """The two numbers of a comparison that does not hold."""
+        op, *args = self.plan.dims[ref[0]] if isinstance(ref, tuple) else ("",)
+        if op not in ("eq", "lt"):
+            return ""
+        a, b = (resolve((x[0],) if isinstance(x, list) else x, self.values) for x in args)
+        return f" ({a} and {b} here)"
 
     def _evaluate(self) -> list[int | None]:
         try:

@@ -1,0 +1,114 @@
+"""Shapes that do not fit are refused by name with the two numbers: at compile where they are known, else at the run."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import pytest
+
+from tests.kernels.harness import Array, device, node_model
+from webrt.compiler.compile import CompileOptions, compile_model
+from webrt.errors import InvalidModel, ShapeError, WebrtError
+from webrt.host import CpuProvider
+from webrt.runtime.session import Session
+
+MS = {"domain": "com.microsoft"}
+WEIGHTS = {"K": 64, "N": 4, "block_size": 32}
+PAIR = {"num_heads": 2}
+
+
+def r(*shape: int) -> Array:
+    """Ones, float32."""
+    return np.ones(shape, np.float32)
+
+
+def u(*shape: int) -> Array:
+    """Ones, uint8."""
+    return np.ones(shape, np.uint8)
+
+
+def i(*values: int) -> Array:
+    """int64 numbers."""
+    return np.array(values, np.int64)
+
+
+def f(*values: float) -> Array:
+    """float32 numbers."""
+    return np.array(values, np.float32)
+
+
+Q = r(1, 2, 8)
+CASES: dict[str, tuple[str, list[Array | None], dict[str, Any], dict[str, Any]]] = {
+    "rank of C": ("Gemm", [r(2, 3), r(3, 4), r(1, 2, 4)], {}, {}),
+    "C": ("Gemm", [r(2, 3), r(3, 4), r(3, 4)], {}, {}),
+    "an axis twice": ("Squeeze", [r(1, 1, 3), i(0, 0)], {}, {"constants": [1]}),
+    "a size of 2": ("Squeeze", [r(1, 2, 3), i(1)], {}, {"constants": [1]}),
+    "too few repeats": ("Tile", [r(2, 3), i(2)], {}, {"constants": [1]}),
+    "a negative repeat": ("Tile", [r(2, 3), i(2, -1)], {}, {"constants": [1]}),
+    "long tuples": ("GatherND", [r(2, 3), np.zeros((2, 3), np.int64)], {}, {}),
+    "batches": ("GatherND", [r(2, 3), np.zeros((3, 1), np.int64)], {"batch_dims": 1}, {}),
+    "zero points": ("QuantizeLinear", [r(2, 3), r(3), u(2)], {"axis": 1}, {}),
+    "one zero point": ("QuantizeLinear", [r(2, 3), r(3), u()], {"axis": 1}, {}),
+    "scales": ("QuantizeLinear", [r(2, 3), r(2), u(2)], {"axis": 1}, {}),
+    "zero points of numbers": ("DequantizeLinear", [u(2, 3), r(3), u(2)], {"axis": 1}, {}),
+    "three scales": ("Resize", [r(1, 1, 2, 2), None, f(1, 1, 2)], {}, {"constants": [2]}),
+    "a scale of 0": ("Resize", [r(1, 1, 2, 2), None, f(1, 1, 0, 2)], {}, {"constants": [2]}),
+    "scales and sizes": ("Resize", [r(1, 1, 2, 2), None, f(1, 1, 2, 2), i(1, 1, 4, 4)], {}, {"constants": [2, 3]}),
+    "region": ("Resize", [r(1, 1, 2, 2), f(0, 0, 1), f(1, 1, 2, 2)],
+               {"coordinate_transformation_mode": "tf_crop_and_resize"}, {"constants": [1, 2]}),
+    "a resized axis twice": ("Resize", [r(1, 1, 2, 2), None, f(2, 2)], {"axes": [2, 2]}, {"constants": [2]}),
+    "scales below 1": ("Upsample", [r(1, 1, 2, 2), f(1, 1, 0.5, 2)], {}, {"constants": [1], "opset": 9}),
+    "coordinates": ("GridSample", [r(1, 1, 4, 4), r(1, 3, 3, 3)], {}, {}),
+    "grids": ("GridSample", [r(2, 1, 4, 4), r(3, 3, 3, 2)], {}, {}),
+    "columns": ("MatMulNBits", [r(2, 32), u(4, 2, 16), r(4, 2)], WEIGHTS, MS),
+    "blocks": ("MatMulNBits", [r(2, 64), u(4, 2, 8), r(4, 2)], WEIGHTS, MS),
+    "scales of blocks": ("MatMulNBits", [r(2, 64), u(4, 2, 16), r(4, 3)], WEIGHTS, MS),
+    "zero points of blocks": ("MatMulNBits", [r(2, 64), u(4, 2, 16), r(4, 2), u(3, 1)], WEIGHTS, MS),
+    "bias of N": ("MatMulNBits", [r(2, 64), u(4, 2, 16), r(4, 2), None, None, r(5)], WEIGHTS, MS),
+    "heads": ("MultiHeadAttention", [r(1, 2, 7), r(1, 2, 7), r(1, 2, 7)], PAIR, MS),
+    "width of keys": ("MultiHeadAttention", [Q, r(1, 3, 6), r(1, 3, 8)], PAIR, MS),
+    "batches of keys": ("MultiHeadAttention", [Q, r(2, 3, 8), r(2, 3, 8)], PAIR, MS),
+    "values": ("MultiHeadAttention", [Q, r(1, 3, 8), r(1, 4, 8)], PAIR, MS),
+    "bias of heads": ("MultiHeadAttention", [Q, r(1, 3, 8), r(1, 3, 8), r(20)], PAIR, MS),
+    "mask": ("MultiHeadAttention", [Q, r(1, 3, 8), r(1, 3, 8), None, np.ones((2, 3), np.int32)], PAIR, MS),
+    "cache": ("MultiHeadAttention", [Q, Q, Q, None, None, None, r(1, 3, 2, 4), r(1, 3, 2, 4)], PAIR,
+              {**MS, "outputs": 3}),
+    "projection": ("Attention", [r(1, 2, 4), r(5, 24), r(24)], PAIR, MS),
+    "bias of the projection": ("Attention", [r(1, 2, 4), r(4, 24), r(23)], PAIR, MS),
+    "columns of the projection": ("Attention", [r(1, 2, 4), r(4, 25), r(25)], PAIR, MS),
+    "skip": ("SkipLayerNormalization", [r(2, 3, 8), r(2, 4, 8), r(8)], {}, MS),
+    "gamma": ("SkipLayerNormalization", [r(2, 3, 8), r(2, 3, 8), r(7)], {}, MS),
+    "rank of skip": ("SkipSimplifiedLayerNormalization", [r(2, 3, 8), r(2, 2, 3, 8), r(8)], {}, MS),
+    "rank of the condition": ("Compress", [r(2, 3), np.ones((1, 2), bool)], {"axis": 0}, {}),
+    "boxes": ("NonMaxSuppression", [r(1, 4, 4), r(1, 1, 5)], {}, {}),
+    "letters": ("Einsum", [r(2, 3), r(4, 5)], {"equation": "ij,jk->ik"}, {}),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("what", CASES)
+def test_known_shapes(what: str) -> None:
+    op, inputs, attrs, form = CASES[what]
+    model, _ = node_model(op, inputs, attrs, **form)
+    with pytest.raises((ShapeError, InvalidModel)) as e:
+        compile_model(model, CompileOptions(target=device().target))
+    assert op in str(e.value) and "'node'" in str(e.value)
+
+
+@pytest.mark.parametrize("what", CASES)
+def test_free_sizes(what: str) -> None:
+    op, inputs, attrs, form = CASES[what]
+    model, feeds = node_model(op, inputs, attrs, symbolic=True, **form)
+    with pytest.raises(WebrtError):
+        plan = compile_model(model, CompileOptions(target=device().target))
+        with Session(plan, device(), CpuProvider()) as session:
+            session.run(None, feeds)
+
+
+def test_the_run_names_node_operator_and_numbers() -> None:
+    op, inputs, attrs, form = CASES["grids"]
+    model, feeds = node_model(op, inputs, attrs, symbolic=True, **form)
+    plan = compile_model(model, CompileOptions(target=device().target))
+    said = r"^GridSample 'node': .* \(2 and 3 here\)$"
+    with Session(plan, device()) as session, pytest.raises(WebrtError, match=said):
+        session.run(None, feeds)
