@@ -15,6 +15,7 @@ from webrt.runtime.device import Buffer, Command, Layout, padded
 from webrt.runtime.segments import Segment, segments
 from webrt.runtime.sizes import Key
 from webrt.runtime.textures import Content, Schedule, Touch, schedule
+from webrt.subplans import Branch, Loop, copied
 from webrt.target import DEFAULT_LIMITS, Target
 
 MAX_RECORDINGS = 4
@@ -86,6 +87,9 @@ class Resolver:
         self.constants, self.contents = self.choices.constants()
         others = [s for s in plan.steps if not isinstance(s, Dispatch)]
         self.constants |= {index for s in others for (kind, index), _ in places(s) if kind == "c"}
+        for control in (s for s in plan.steps if isinstance(s, (Branch, Loop))):
+            moved = [plan.values[n] for n in copied(control)] + [v for b in control.bodies for v in b.outputs]
+            self.constants |= {v.constant for v in moved if v.constant is not None}
         self.segments = segments(plan)
         self.draws = ["var", DRAWN] in plan.dims
         dispatches = [s for s in plan.steps if isinstance(s, Dispatch)]
