@@ -14,6 +14,7 @@ from webrt.compiler.dump import Trace
 from webrt.compiler.groups import grow, steps_of, stored
 from webrt.compiler.layout import channels_last
 from webrt.compiler.lines import Lines
+from webrt.compiler.moves import fuse_moves
 from webrt.compiler.norms import fuse_norms
 from webrt.compiler.partition import Placed
 from webrt.errors import UnsupportedOp, UnsupportedType
@@ -52,6 +53,7 @@ PASSES: tuple[tuple[str, Pass], ...] = (
     ("fuse_attention", fuse_attention),
     ("channels_last", channels_last),
     ("fuse_epilogues", fuse_epilogues),
+    ("fuse_moves", fuse_moves),
     ("fuse_elementwise", fuse_elementwise),
 )
 """The extended passes, in order."""

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from webrt.compiler.lower import reads
 from webrt.compiler.partition import Placed
@@ -30,7 +30,7 @@ class Lines:
         self.readers: dict[Value, set[int]] = {}
         for i, p in enumerate(self.placed):
             self.maker |= {v: i for v in p.node.outputs if v is not None}
-            for v in [*p.node.given(), *p.node.outer]:
+            for v in [*p.node.given(), *p.node.outer] if p.how != "folded" else ():
                 self.readers.setdefault(v, set()).add(i)
 
     def formula(self, i: int) -> Elementwise | None:
@@ -76,6 +76,11 @@ class Lines:
         made = {v for p in [*parts, root] for v in p.node.outputs if v is not None}
         for v in {v for step in builder.steps for v in reads(step)} - made:
             self.readers.setdefault(v, set()).add(last)
+
+    def reading(self, node: Node, builder: Builder) -> Node:
+        """The node with what the builder's steps read as its inputs."""
+        found = dict.fromkeys(v for step in builder.steps for v in reads(step))
+        return replace(node, inputs=list(found))
 
     def drop_unread(self) -> None:
         """Lines on the device whose values nobody reads any more need no kernel."""

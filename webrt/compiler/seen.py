@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
 from webrt import dims as D
@@ -32,14 +33,20 @@ def trace(lines: Lines, seen: Seen, scaled: bool = False) -> Seen:
 def through(inner: View, outer: View) -> View | None:
     """`outer`, a view of the tensor that `inner` is of another one, as a view of that; None where it is no such."""
     own = strides(inner.shape)
+    found = [_along(own, inner.shape, step) for step in outer.strides]
     moves: list[Dim] = []
-    for size, step in zip(outer.shape, outer.strides, strict=True):
-        found = 0 if size == 1 or step == 0 else _along(inner, own, size, step)
-        if found is None:
+    for size, step, place in zip(outer.shape, outer.strides, found, strict=True):
+        if size == 1 or step == 0:
+            moves.append(0)
+            continue
+        if place is None or not _inside(place, size, inner.shape, found):
             return None
-        moves.append(found)
-    start = 0 if outer.offset == 0 else _along(inner, own, 1, outer.offset)
-    return None if start is None else View(outer.shape, tuple(moves), D.add(inner.offset, start))
+        moves.append(D.mul(place[1], inner.strides[place[0]]))
+    start = _along(own, inner.shape, outer.offset) if outer.offset != 0 else (0, 0)
+    if start is None or (outer.offset != 0 and not _inside(start, 1, inner.shape, ())):
+        return None
+    at = D.mul(start[1], inner.strides[start[0]]) if outer.offset != 0 else 0
+    return View(outer.shape, tuple(moves), D.add(inner.offset, at))
 
 
 def _source(lines: Lines, seen: Seen, scaled: bool) -> Seen | None:
@@ -69,12 +76,18 @@ def _multiple(operands: list[Value | None], divided: bool, seen: Seen) -> Seen |
     return replace(seen, x=a, scale=seen.scale / factor if divided else seen.scale * factor)
 
 
-def _along(inner: View, own: tuple[Dim, ...] | list[Dim], size: Dim, step: Dim) -> Dim | None:
-    """The stride in the source of an axis that moves by `step` elements of what `inner` shows."""
-    for extent, stride, moves in zip(inner.shape, own, inner.strides, strict=True):
+def _along(own: Sequence[Dim], shape: Sequence[Dim], step: Dim) -> tuple[int, Dim] | None:
+    """(axis, count): moving by `step` elements is moving by so many places of an axis of a tensor of `shape`."""
+    for a, (extent, stride) in enumerate(zip(shape, own, strict=True)):
         if extent == 1 or stride == 0:
             continue
         times = D.floordiv(step, stride)
-        if times != 0 and D.mul(times, stride) == step and D.at_least(extent, D.mul(times, size)):
-            return D.mul(times, moves)
+        if times != 0 and D.mul(times, stride) == step:
+            return a, times
     return None
+
+
+def _inside(place: tuple[int, Dim], size: Dim, shape: Sequence[Dim], others: Sequence[tuple[int, Dim] | None]) -> bool:
+    """Whether `size` such moves stay on their axis: there is room for them, or the next larger move begins there."""
+    axis, times = place
+    return D.at_least(shape[axis], D.mul(times, size)) or (axis, D.mul(times, size)) in others

@@ -8,7 +8,9 @@ collapsed rank and the unit alone. Elements are moved as bits, so all types of a
 from __future__ import annotations
 
 import itertools
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Sequence
+from contextlib import contextmanager
+from contextvars import ContextVar
 from dataclasses import dataclass
 from typing import TypeVar
 
@@ -23,6 +25,8 @@ from webrt.lowering import Builder, Operand, Shape, Variant, Window, grid, stati
 COPY_RUNS = 8
 COPY_BYTES = 1 << 16
 """Up to COPY_RUNS copies stand in for a kernel where each moves this much: copies are fast, but break a pass."""
+
+_ONE_BY_ONE: ContextVar[bool] = ContextVar("one_by_one", default=False)
 
 S = TypeVar("S")
 
@@ -108,8 +112,20 @@ def raw(*values: tuple[str, Value]) -> dict[str, DType]:
     return {name: RAW[bits_of(v)] for name, v in values}
 
 
+@contextmanager
+def one_by_one() -> Iterator[None]:
+    """Inside, nothing is copied or moved in units: kernels that move elements have one element per index."""
+    token = _ONE_BY_ONE.set(True)
+    try:
+        yield
+    finally:
+        _ONE_BY_ONE.reset(token)
+
+
 def unit(bits: int, counts: Iterable[Dim]) -> int:
     """How many elements may move as one: the most that fill 128, 64 or 32 bits and divide every count."""
+    if _ONE_BY_ONE.get():
+        return 1
     numbers = list(counts)
     for wide in (128, 64, 32):
         k = wide // bits
@@ -136,8 +152,8 @@ def move(b: Builder, out: Value, x: Operand, view: View, name: str = "view") -> 
 
 
 def aligned(bits: int, *counts: Dim) -> bool:
-    """Whether each count of elements is a whole number of 32-bit words."""
-    return all(D.mod(D.mul(c, bits), 32) == 0 for c in counts)
+    """Whether each count of elements is a whole number of 32-bit words, and elements may be copied."""
+    return not _ONE_BY_ONE.get() and all(D.mod(D.mul(c, bits), 32) == 0 for c in counts)
 
 
 def copied(runs: int | None, run_bytes: Dim) -> bool:
@@ -189,7 +205,7 @@ def coordinates(shape: Sequence[Dim]) -> tuple[str, dict[str, Dim | float]]:
 
 def _transpose(b: Builder, out: Value, x: Operand, v: View, bits: int, name: str) -> bool:
     """4×4 blocks of 32-bit words, read and written as vec4, where the last axis and the contiguous one allow it."""
-    if bits != 32 or len(v.shape) < 2 or 1 not in v.strides[:-1] or v.strides[-1] in (0, 1):
+    if _ONE_BY_ONE.get() or bits != 32 or len(v.shape) < 2 or 1 not in v.strides[:-1] or v.strides[-1] in (0, 1):
         return False
     last, rows = len(v.shape) - 1, v.strides.index(1)
     others = [s for a, s in enumerate(v.strides) if a != rows]

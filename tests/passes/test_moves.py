@@ -1,0 +1,103 @@
+"""Operators that only move elements, computed where they are read: where they must be, and where not."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+
+from tests.passes.harness import check, compiled, dispatches, ops, parse
+
+INTS = {
+    "one": np.array([1]), "three": np.array([3]), "axis": np.array([1]), "flat": np.array([-1]),
+    "pads": np.array([0, 1, 0, 0, 2, 0]), "wide": np.array([2, 3, 4, 6]), "half": np.float32(0.5),
+    "rows": np.array([2, 0, -1, 1]), "back": np.array([[0, 1], [1, 0], [1, 2]]), "table": np.float32([[1, 2], [3, 4]]),
+    "zero": np.array(0), "step": np.array(1), "six": np.array(6),
+}  # fmt: skip
+
+
+def model(body: str, inputs: str = "float[2,3,4] x", outputs: str = "float[a,b,c] y", opset: int = 20):
+    used = {k: v for k, v in INTS.items() if k in body}
+    return parse(f"agraph ({inputs}) => ({outputs}) {{ {body} }}", used, opset)
+
+
+@pytest.mark.parametrize(
+    "body",
+    [
+        "t = Transpose<perm=[2,0,1]>(x) y = Exp(t)",
+        "e = Exp(x) y = Transpose<perm=[2,0,1]>(e)",
+        "s = Slice(x, one, three, axis) y = Neg(s)",
+        "t = Transpose<perm=[2,0,1]>(x) u = Slice(t, one, three, axis) y = Mul(u, half)",
+        "p = Pad(x, pads) y = Tanh(p)",
+        'p = Pad<mode="reflect">(x, pads) t = Transpose<perm=[1,0,2]>(p) y = Tanh(t)',
+        "a, b = Split<axis=2, num_outputs=2>(x) s = Sigmoid(b) y = Mul(a, s)",
+        "t = Transpose<perm=[0,2,1]>(x) r = Transpose<perm=[0,2,1]>(t) n = Neg(t) u = Transpose<perm=[0,2,1]>(n) "
+        "y = Add(r, u)",
+        "e = Exp(x) n = Neg(x) y = Concat<axis=1>(e, n)",
+        "s = Slice(x, one, three, axis) p = Pad(s, pads) n = Neg(x) y = Concat<axis=1>(p, s, n)",
+        "g = Gather<axis=1>(x, rows) y = Abs(g)",
+        "r = Reshape(x, flat) e = Exp(r) m = Mul(e, e) y = Unsqueeze(m, axis)",
+    ],
+)
+def test_one_kernel(body: str) -> None:
+    shape = "float[a,b]" if "Reshape" in body else "float[a,b,c]"
+    assert dispatches(check(model(body, outputs=f"{shape} y"))) == 1
+
+
+@pytest.mark.parametrize("dtype", ["float16", "int64", "bool"])
+def test_other_types(dtype: str) -> None:
+    rest = {"float16": "y = Neg(t)", "int64": "y = Neg(t)", "bool": "y = Not(t)"}[dtype]
+    code = {"float16": 10, "int64": 7, "bool": 9}[dtype]
+    body = f"s = Mul(x, x) c = Cast<to={code}>(s) p = Pad(c, pads) t = Transpose<perm=[1,0,2]>(p) {rest}"
+    check(model(body, outputs=f"{dtype}[a,b,c] y"), **({"atol": 2e-2} if dtype == "float16" else {}))
+
+
+def test_made_indices_are_never_stored() -> None:
+    """What exporters write for a mask that is looked up by row and column."""
+    body = """
+      r = Range(zero, six, step) c = Unsqueeze(r, axis) m = Less(c, r) w = Where(m, x, half) y = Abs(w)
+    """
+    assert dispatches(check(model(body, "float[6,6] x", "float[a,b] y"))) == 1
+
+
+def test_pairs_of_indices() -> None:
+    body = "g = GatherND(x, back) y = Neg(g)"
+    assert dispatches(check(model(body, "float[2,3,4] x", "float[a,b] y"))) == 1
+
+
+def test_moved_values_that_others_store_stay() -> None:
+    for outputs in ("float[a,b,c] y, float[d,e,f] t", "float[a,b,c] y, float[d,e] z"):
+        body = "t = Transpose<perm=[2,0,1]>(x) y = Exp(t) z = ReduceSum<keepdims=0>(t, axis)"
+        plan = check(model(body, outputs=outputs))
+        assert "Transpose" in ops(plan)
+
+
+def test_arithmetic_is_not_repeated() -> None:
+    wide = "e = Exp(x) u = Unsqueeze(e, zero_axis) y = Expand(u, wide)"
+    made = parse(
+        f"agraph (float[3,4,1] x) => (float[a,b,c,d] y) {{ {wide} }}",
+        {"zero_axis": np.array([0]), "wide": INTS["wide"]},
+    )
+    assert ops(check(made)) == ["Exp", "Expand"]
+    twice = "e = Exp(x) a = Transpose<perm=[1,0,2]>(e) b = Transpose<perm=[2,1,0]>(e)"
+    plan = check(model(twice, outputs="float[d,e,f] a, float[g,h,i] b"))
+    assert ops(plan) == ["Exp", "Transpose", "Transpose"]
+
+
+def test_rounding_to_halves_is_kept() -> None:
+    body = "h = Cast<to=10>(x) t = Transpose<perm=[2,0,1]>(h) y = Cast<to=1>(t)"
+    plan = check(model(body), atol=0.0, rtol=0.0)
+    assert "Cast" in ops(plan)
+    assert dispatches(plan) == 2
+
+
+def test_no_more_operands_than_a_shader_may_bind() -> None:
+    names = [f"x{i}" for i in range(12)]
+    body = " ".join(f"t{i} = Transpose(x{i})" for i in range(12))
+    body += f" y = Concat<axis=0>({', '.join(f't{i}' for i in range(12))})"
+    made = parse(f"agraph ({', '.join(f'float[2,3] {n}' for n in names)}) => (float[a,b] y) {{ {body} }}")
+    check(made)
+
+
+def test_pass_can_be_switched_off() -> None:
+    made = model("t = Transpose<perm=[2,0,1]>(x) y = Exp(t)")
+    assert dispatches(compiled(made, disabled={"fuse_moves"})) == 2
