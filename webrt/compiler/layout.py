@@ -21,7 +21,7 @@ from webrt.compiler.partition import Placed
 from webrt.dims import Dim
 from webrt.errors import NotConstant, UnsupportedOp, UnsupportedType
 from webrt.ir import Node, Value, constant
-from webrt.lowering import Builder, Elementwise
+from webrt.lowering import Builder, Elementwise, static_bytes
 from webrt.ops.channels_last import CHANNELS_LAST
 from webrt.ops.elementwise import launch
 from webrt.ops.reduce import reduced_axes
@@ -82,6 +82,9 @@ class _Layout:
         node = placed.node
         if placed.how not in ("kernel", "copy", "alias") or len(node.outputs) != 1 or node.outputs[0] is None:
             return None
+        size = static_bytes(node.output())
+        if size is not None and size > self.lines.target.limit("maxStorageBufferBindingSize"):
+            return None  # no transposition could give it back to what reads it as ONNX has it
         if node.op == "Transpose":
             return self._transpose(placed)
         if node.op in ("Reshape", "Flatten", "Squeeze", "Unsqueeze"):

@@ -128,10 +128,15 @@ class Resolver:
         for name in limits:
             if size > self.target.limit(name):
                 raise TargetError(
-                    f"the tensor {self.plan.slots[index].label!r} needs {size} bytes at these sizes; "
+                    f"{self._user(index)}: the tensor {self.plan.slots[index].label!r} needs {size} bytes at these sizes; "
                     f"the device {self.target.name!r} has {name} {self.target.limit(name)}"
                 )
         return max(size, 16)
+
+    def _user(self, slot: int) -> str:
+        """The first step that touches a slot."""
+        users = (s for s in self.plan.steps if any(place == ("s", slot) for place, _ in places(s)))
+        return next(map(self._name, users), "the plan")
 
     def _step(self, index: int, values: Sequence[int | None], params: bytearray) -> Ready | None:
         step = self.plan.steps[index]
