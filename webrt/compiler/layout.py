@@ -25,6 +25,7 @@ from webrt.lowering import Builder, Elementwise, static_bytes
 from webrt.ops.channels_last import CHANNELS_LAST
 from webrt.ops.elementwise import launch
 from webrt.ops.reduce import reduced_axes
+from webrt.ops.unfold import unfolds
 from webrt.ops.view import View, channels_to_first, channels_to_last, move
 
 REASON = "keeps images channels-last"
@@ -112,7 +113,7 @@ class _Layout:
         node = placed.node
         images = 1 if node.op != "Concat" else len(node.inputs)
         inputs = [self._twin(v) if k < images and v is not None else v for k, v in enumerate(node.inputs)]
-        if node.op == "Conv" and D.mod(node.input(0).known_shape[1], 4) != 0:
+        if node.op == "Conv" and _to_be_padded(node):
             inputs[0] = self._with_fours(node.input(0))
         small = node.op in ("ReduceMean", "ReduceMax")
         out = node.output() if small else self._new(node.output())
@@ -126,7 +127,7 @@ class _Layout:
 
     def _elementwise(self, placed: Placed, step: Elementwise) -> Placed | None:
         rank = step.out.rank
-        if rank < 3 or not any(v in self.native and v.shape == step.out.shape for v in step.operands.values()):
+        if rank < 3 or not any(v in self.native and v.rank == rank for v in step.operands.values()):
             return None
         operands: dict[str, Value] = {}
         for name, v in step.operands.items():
@@ -291,7 +292,13 @@ def _suits(node: Node) -> bool:
         return False
     if group > 1:
         return (channels == 1 and outs == group and group % 4 == 0) or (channels % 4 == 0 and outs // group % 4 == 0)
-    return channels >= 3
+    return channels >= 3 or unfolds(channels, group, int(w.const.shape[-1]))
+
+
+def _to_be_padded(node: Node) -> bool:
+    """Whether a Conv's input gets channels of zeros; where one or two unfold, the kernel makes its own."""
+    shape, group = node.input(1).static_shape or (), int(node.attr("group", 1))
+    return shape[1] * group % 4 != 0 and not unfolds(shape[1], group, shape[-1])
 
 
 def _products(node: Node) -> int:
