@@ -19,7 +19,7 @@ from typing import Any
 import numpy as np
 
 from benchmarks.models import Model
-from benchmarks.pages import put_work, served_site
+from benchmarks.pages import plan_of, put_work, served_site
 from webrt import dtypes
 from webrt.cli import chromium
 from webrt.cli.progress import Bars
@@ -69,6 +69,7 @@ def against(model: Model, repeat: int, folder: Path) -> dict[str, Any]:
     times: dict[str, list[float]] = {engine: [] for engine in ("player", "plan", "webgpu", "wasm")}
     with served_site(folder, Bars()) as made:
         put_work(made.folder, model)
+        save(plan_of(model), made.folder / "work" / "model.webrt")
         for visit in range(repeat + 1):
             for engine, found in times.items():
                 if engine in made.missing:

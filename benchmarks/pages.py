@@ -20,9 +20,9 @@ from benchmarks.rivals import Opened, Rival
 from webrt import resources
 from webrt.cli import chromium, site
 from webrt.cli.assets import Progress
-from webrt.compiler.compile import compile_model
-from webrt.errors import WebrtError
-from webrt.plan import save
+from webrt.compiler.compile import CompileOptions, compile_model
+from webrt.errors import NotConstant, WebrtError
+from webrt.plan import Plan, save
 
 HERE = Path(__file__).parent
 ENGINES = {
@@ -101,12 +101,20 @@ def put_work(served: Path, model: Model) -> None:
     shutil.rmtree(work, ignore_errors=True)
     work.mkdir()
     (work / "model.onnx").symlink_to(model.path.resolve())
-    save(compile_model(model.path), work / "model.webrt")
     listed: dict[str, Any] = {}
     for i, (name, array) in enumerate(model.feeds.items()):
         (work / f"{i}.bin").write_bytes(np.ascontiguousarray(array).tobytes())
         listed[name] = {"dtype": str(array.dtype), "dims": list(array.shape), "file": f"{i}.bin"}
     (work / "feeds.json").write_text(json.dumps(listed), encoding="utf-8")
+
+
+def plan_of(model: Model) -> Plan:
+    """The plan; where elements of inputs decide shapes or kernels, for those of the feeds. Raises WebrtError."""
+    try:
+        return compile_model(model.path)
+    except NotConstant as e:
+        known = {name: model.feeds[name] for name in e.roots if name in model.feeds}
+        return compile_model(model.path, CompileOptions(known_inputs=known))
 
 
 def _opener(made: Site, engine: str) -> Callable[[Model, Path], Opened]:
@@ -116,6 +124,9 @@ def _opener(made: Site, engine: str) -> Callable[[Model, Path], Opened]:
         there = made.folder / "work" / "model.onnx"
         if not there.exists() or there.resolve() != model.path.resolve():
             put_work(made.folder, model)
+        plan = made.folder / "work" / "model.webrt"
+        if engine == "player" and not plan.exists():
+            save(plan_of(model), plan)
         page = made.context.new_page()
         try:
             return InPage(page, made.base, engine)
