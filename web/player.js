@@ -24,7 +24,7 @@ import { walk } from "./player/subplans.js";
 
 export {
   DTYPES, DeviceError, DeviceLost, InputError, KernelError, ModelError, NoAdapter, OutOfMemory, PlacementError,
-  PlanError, RunTerminated, ShapeError, TargetError, UnsupportedType, WebrtError,
+  PlanError, RunTerminated, SandboxError, ShapeError, TargetError, UnsupportedType, WebrtError,
 } from "./player/common.js";
 export { evaluate } from "./player/dims.js";
 export { GpuTensor } from "./player/feeds.js";
