@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Any
 
+from webrt.errors import DeviceError
 from webrt.plan import ValueInfo
 from webrt.runtime import tensor as T
 from webrt.runtime.device import Transfer, padded
@@ -26,7 +27,16 @@ class Run(Steps):
         self.on_device = choose_locations(self.plan, self.outputs, location)
 
     def go(self, feeds: Mapping[str, Any]) -> list[Any]:
-        """The asked-for outputs, in order."""
+        """The asked-for outputs, in order. What the device refuses is told with its node."""
+        try:
+            return self._go(feeds)
+        except DeviceError as e:
+            node = self.plan.steps[e.step].node if e.step >= 0 else -1
+            if 0 <= node < len(self.plan.placement):
+                e.at(node=self.plan.placement[node].node, op=self.plan.placement[node].op)
+            raise
+
+    def _go(self, feeds: Mapping[str, Any]) -> list[Any]:
         taken = take(self.plan, self.scope.device, feeds, self.sizes)
         self.host, self.stats.down = taken.host, taken.down
         self.settle()

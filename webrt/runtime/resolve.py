@@ -127,8 +127,9 @@ class Resolver:
         limits = ["maxBufferSize"] + (["maxStorageBufferBindingSize"] if index in self.bound else [])
         for name in limits:
             if size > self.target.limit(name):
+                tensor = f"the tensor {self.plan.slots[index].label!r}"
                 raise TargetError(
-                    f"{self._user(index)}: the tensor {self.plan.slots[index].label!r} needs {size} bytes at these sizes; "
+                    f"{self._user(index)}: {tensor} needs {size} bytes at these sizes; "
                     f"the device {self.target.name!r} has {name} {self.target.limit(name)}"
                 )
         return max(size, 16)

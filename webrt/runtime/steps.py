@@ -9,7 +9,7 @@ from contextlib import nullcontext
 from typing import TYPE_CHECKING
 
 from webrt.dtypes import BY_NAME, DType
-from webrt.errors import PlanError, ShapeError, WebrtError
+from webrt.errors import DeviceError, PlanError, ShapeError, WebrtError
 from webrt.plan import DRAWN, Copy, Dispatch, HostStep, Read, ValueInfo
 from webrt.runtime import flow
 from webrt.runtime import tensor as T
@@ -101,7 +101,11 @@ class Steps:
         if ready is SKIP:
             return []
         fills: list[Command] = [self._fill(c, self.memory.pool[t], index) for c, t in textures.fills.get(index, ())]
-        return [*fills, self._command(index, ready, textures)]
+        try:
+            return [*fills, self._command(index, ready, textures)]
+        except DeviceError as e:
+            e.step = self.step_of(index)
+            raise
 
     def _fill(self, content: Content, texture: Texture, step: int) -> Fill:
         source = self.memory.binding(content.place, content.offset, 16 * content.texels, self.external)
