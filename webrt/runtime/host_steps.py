@@ -11,7 +11,7 @@ from webrt.errors import PlanError
 from webrt.plan import HostStep, Plan, Step, ValueInfo
 from webrt.runtime import tensor as T
 from webrt.runtime.device import HostProvider
-from webrt.runtime.profile import Span
+from webrt.runtime.profile import HOST, Span
 from webrt.runtime.scope import prepare_host, refuse_host_steps
 from webrt.runtime.tensor import HostValue
 from webrt.subplans import Branch, Loop, walk
@@ -56,7 +56,7 @@ class HostSteps:
             begin = time.perf_counter_ns() if self.timed else 0
             made = self._nodes[index].run(inputs, outer)
             if self.timed:
-                self.spans.append(Span(self._outermost[index], begin, time.perf_counter_ns(), True))
+                self.spans.append(Span(self._outermost[index], begin, time.perf_counter_ns(), HOST))
             self.ran += 1
             named = {n: v for n, v in zip(step.outputs, made) if n}
             self.values.update(named)
