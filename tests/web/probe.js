@@ -1,1 +1,0 @@
-self.probed = 1;
