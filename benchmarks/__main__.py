@@ -1,9 +1,12 @@
-"""What `make bench` runs: webrt beside its rivals (benchmarks/compare.py). Others by name:
+"""What `make bench` runs: webrt beside its rivals (benchmarks/compare.py). The others, each with --help:
 
-python -m benchmarks.correctness --help     placements, times and errors, natively
-python -m benchmarks.dispatches --help      dispatches per run
-python -m benchmarks.first_answer --help    a page, from navigation to the first answer
-python -m benchmarks.sandbox --help         what confining a compilation costs
+* `python -m benchmarks.correctness`: placements, times and errors, natively
+* `python -m benchmarks.dispatches`: dispatches per run
+* `python -m benchmarks.first_answer`: pages, from navigation to the first answer
+* `python -m benchmarks.host_cost`: what a run costs the host, per dispatch
+* `python -m benchmarks.memory`: the memory of runs
+* `python -m benchmarks.streaming`: a large plan in a page, memory while it loads
+* `python -m benchmarks.sandbox`: what confining a compilation costs
 """
 
 from benchmarks.compare import main

@@ -36,48 +36,60 @@ const engines = {
     };
   },
 
-  async pyodide(given) {
-    const site = await (await fetch("site.json")).json();
-    const index = new URL(site.pyodide.index, location.href).href;
-    const { loadPyodide } = await import(`${index}pyodide.mjs`);
-    const py = await loadPyodide({ indexURL: index });
-    await py.loadPackage(site.pyodide.packages, { messageCallback() {} });
-    globalThis.given = given.map((f) => ({ ...f, bytes: new Uint8Array(f.buffer) }));
-    py.runPython(`
+  pyodide: (given) => pyodide(given, "model.onnx"),
+  plan: (given) => pyodide(given, "model.webrt"),
+  webgpu: (given) => onnxruntime("ort.webgpu.min.mjs", "webgpu", given),
+  wasm: (given) => onnxruntime("ort.wasm.min.mjs", "wasm", given),
+};
+
+async function pyodide(given, file) {
+  const site = await (await fetch("site.json")).json();
+  const index = new URL(site.pyodide.index, location.href).href;
+  const { loadPyodide } = await import(`${index}pyodide.mjs`);
+  const py = await loadPyodide({ indexURL: index });
+  if (file.endsWith(".onnx")) await py.loadPackage(site.pyodide.packages, { messageCallback() {} });
+  else await loadWithoutOnnx(py, site);
+  globalThis.given = given.map((f) => ({ ...f, bytes: new Uint8Array(f.buffer) }));
+  py.runPython(`
 import numpy as np, webrt
 from js import given
 feeds = {f.name: np.frombuffer(f.bytes.to_bytes(), f.dtype).reshape(f.dims.to_py()) for f in given}
 async def make(model):
-    global session
-    session = await webrt.InferenceSession.create(model.to_bytes())
+  global session
+  session = await webrt.InferenceSession.create(model.to_bytes())
 async def once():
-    return await session.arun(None, feeds)
+  return await session.arun(None, feeds)
 async def packed():
-    return [[str(a.dtype), list(a.shape), np.ascontiguousarray(a).tobytes()] for a in await once()]
+  return [[str(a.dtype), list(a.shape), np.ascontiguousarray(a).tobytes()] for a in await once()]
 def facts():
-    did = session.last_run
-    return [did.dispatches, did.copies, did.host_nodes, did.up, did.down]`);
-    const model = new Uint8Array(await (await fetch("work/model.onnx")).arrayBuffer());
-    let first = true;
-    return {
-      open: () => py.globals.get("make")(model),
-      run: async () => {
-        const made = await py.globals.get(first ? "packed" : "once")();
-        const plain = first ? made.toJs().map(([dtype, dims, data]) => ({ dtype, dims, data })) : [];
-        first = false;
-        made.destroy();
-        return plain;
-      },
-      facts: () => {
-        const [dispatches, copies, host_nodes, bytes_up, bytes_down] = py.globals.get("facts")().toJs();
-        return { dispatches, copies, host_nodes, bytes_up, bytes_down };
-      },
-    };
-  },
+  did = session.last_run
+  return [did.dispatches, did.copies, did.host_nodes, did.up, did.down]`);
+  const model = new Uint8Array(await (await fetch(`work/${file}`)).arrayBuffer());
+  let first = true;
+  return {
+    open: () => py.globals.get("make")(model),
+    run: async () => {
+      const made = await py.globals.get(first ? "packed" : "once")();
+      const plain = first ? made.toJs().map(([dtype, dims, data]) => ({ dtype, dims, data })) : [];
+      first = false;
+      made.destroy();
+      return plain;
+    },
+    facts: () => {
+      const [dispatches, copies, host_nodes, bytes_up, bytes_down] = py.globals.get("facts")().toJs();
+      return { dispatches, copies, host_nodes, bytes_up, bytes_down };
+    },
+  };
+  }
 
-  webgpu: (given) => onnxruntime("ort.webgpu.min.mjs", "webgpu", given),
-  wasm: (given) => onnxruntime("ort.wasm.min.mjs", "wasm", given),
-};
+/** What running a plan needs: numpy and webrt's own wheel. */
+async function loadWithoutOnnx(py, site) {
+  const { path } = site.pyodide.files.find((f) => /\/webrt-.*\.whl$/.test(f.path));
+  const [wheel] = await Promise.all([
+    fetch(path).then((r) => r.arrayBuffer()), py.loadPackage(["numpy"], { messageCallback() {} }),
+  ]);
+  py.unpackArchive(wheel, "wheel");
+}
 
 async function onnxruntime(module, provider, given) {
   const ort = await import(`./ort/${module}`);
@@ -126,3 +138,14 @@ globalThis.bench = {
   },
   facts: () => engine.facts(),
 };
+
+// page.html?first=ENGINE: milliseconds from navigation to the first answer.
+const wanted = new URLSearchParams(location.search).get("first");
+if (wanted) {
+  try {
+    await globalThis.bench.open(wanted);
+    globalThis.first = { answer: performance.now() };
+  } catch (e) {
+    globalThis.first = { error: `${e.name}: ${e.message}` };
+  }
+}

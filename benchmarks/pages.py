@@ -7,6 +7,7 @@ import json
 import shutil
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -19,9 +20,9 @@ from benchmarks.rivals import Opened, Rival
 from webrt import resources
 from webrt.cli import chromium, site
 from webrt.cli.assets import Progress
-from webrt.compiler.compile import compile_model
-from webrt.errors import WebrtError
-from webrt.plan import save
+from webrt.compiler.compile import CompileOptions, compile_model
+from webrt.errors import NotConstant, WebrtError
+from webrt.plan import Plan, save
 
 HERE = Path(__file__).parent
 ENGINES = {
@@ -55,15 +56,25 @@ class InPage:
         self._page.close()
 
 
+@dataclass(frozen=True)
+class Site:
+    """A folder that is served to one Chromium; `missing` says why engines cannot be had."""
+
+    folder: Path
+    base: str
+    context: BrowserContext
+    missing: dict[str, WebrtError]
+
+
 @contextmanager
-def page_rivals(folder: Path, progress: Progress) -> Iterator[list[Rival]]:
-    """The rivals that run in pages; `folder` is served to them. Raises WebrtError where there is no Chromium."""
+def served_site(folder: Path, progress: Progress) -> Iterator[Site]:
+    """The pages of all engines, below `folder`. Raises WebrtError where there is no Chromium."""
     missing: dict[str, WebrtError] = {}
     served = folder / "site"
     try:
         site.build_site(served, progress=progress, demo=False)
     except WebrtError as e:
-        missing["pyodide"] = e
+        missing["pyodide"] = missing["plan"] = e
         shutil.copytree(resources.web_dir(), served)
     try:
         (served / "ort").symlink_to(fetch.onnxruntime_web(progress))
@@ -73,8 +84,15 @@ def page_rivals(folder: Path, progress: Progress) -> Iterator[list[Rival]]:
         shutil.copyfile(HERE / name, served / name)
     with chromium.launch() as browser, chromium.serve(served, isolated=True) as base:
         context = browser.new_context()
-        yield [Rival(name, _opener(context, base, served, engine, missing)) for name, engine in ENGINES.items()]
+        yield Site(served, base, context, missing)
         context.close()
+
+
+@contextmanager
+def page_rivals(folder: Path, progress: Progress) -> Iterator[list[Rival]]:
+    """The rivals that run in pages. Raises as `served_site`."""
+    with served_site(folder, progress) as made:
+        yield [Rival(name, _opener(made, engine)) for name, engine in ENGINES.items()]
 
 
 def put_work(served: Path, model: Model) -> None:
@@ -83,7 +101,6 @@ def put_work(served: Path, model: Model) -> None:
     shutil.rmtree(work, ignore_errors=True)
     work.mkdir()
     (work / "model.onnx").symlink_to(model.path.resolve())
-    save(compile_model(model.path), work / "model.webrt")
     listed: dict[str, Any] = {}
     for i, (name, array) in enumerate(model.feeds.items()):
         (work / f"{i}.bin").write_bytes(np.ascontiguousarray(array).tobytes())
@@ -91,17 +108,28 @@ def put_work(served: Path, model: Model) -> None:
     (work / "feeds.json").write_text(json.dumps(listed), encoding="utf-8")
 
 
-def _opener(
-    context: BrowserContext, base: str, served: Path, engine: str, missing: dict[str, WebrtError]
-) -> Callable[[Model, Path], Opened]:
+def plan_of(model: Model) -> Plan:
+    """The plan; where elements of inputs decide shapes or kernels, for those of the feeds. Raises WebrtError."""
+    try:
+        return compile_model(model.path)
+    except NotConstant as e:
+        known = {name: model.feeds[name] for name in e.roots if name in model.feeds}
+        return compile_model(model.path, CompileOptions(known_inputs=known))
+
+
+def _opener(made: Site, engine: str) -> Callable[[Model, Path], Opened]:
     def open_(model: Model, folder: Path) -> Opened:
-        if engine in missing:
-            raise missing[engine]
-        if not (served / "work" / "model.onnx").exists() or (served / "work" / "model.onnx").resolve() != model.path:
-            put_work(served, model)
-        page = context.new_page()
+        if engine in made.missing:
+            raise made.missing[engine]
+        there = made.folder / "work" / "model.onnx"
+        if not there.exists() or there.resolve() != model.path.resolve():
+            put_work(made.folder, model)
+        plan = made.folder / "work" / "model.webrt"
+        if engine == "player" and not plan.exists():
+            save(plan_of(model), plan)
+        page = made.context.new_page()
         try:
-            return InPage(page, base, engine)
+            return InPage(page, made.base, engine)
         except WebrtError:
             page.close()
             raise

@@ -1,5 +1,6 @@
 /** The page: what its controls do. All work is done in worker.js, so that the page never blocks. */
 
+import { compileInSandbox } from "./sandbox.js";
 import * as view from "./view.js";
 
 const $ = (id) => document.getElementById(id);
@@ -7,6 +8,7 @@ const worker = new Worker("worker.js", { type: "module" });
 const waiting = new Map();
 let calls = 0;
 let picture = null;
+let refused = null;
 
 worker.onmessage = ({ data }) => {
   if (data.progress) return view.showProgress(...data.progress);
@@ -60,9 +62,30 @@ const readPicture = () => work(async () => {
 
 const openModel = (file) => work(async () => {
   $("feeds").hidden = true;
-  view.showModel(await call("open", { file, name: file.name }));
-  $("run").scrollIntoView({ block: "nearest" });
+  const compiled = !file.name.endsWith(".webrt");
+  const plan = compiled ? new Blob([await confined(file)]) : file;
+  await show({ file: plan, name: file.name, compiled });
 });
+
+/** The plan of a model that nobody has to trust, for the worker's device. */
+async function confined(file) {
+  const target = await call("target");
+  const options = target ? { target: JSON.parse(target) } : { providers: ["cpu"] };
+  try {
+    return (await compileInSandbox(file, { options, onProgress: view.showCompiling })).plan;
+  } catch (error) {
+    if (error.name === "NotConstant") refused = file;
+    throw error;
+  }
+}
+
+/** A model whose inputs decide its kernels has to be compiled at each run, beside its device: that is the user's to decide. */
+const openTrusted = () => work(() => show({ file: refused, name: refused.name }));
+
+async function show(args) {
+  view.showModel(await call("open", args));
+  $("run").scrollIntoView({ block: "nearest" });
+}
 
 const runModel = () => work(async () => {
   const args = { sizes: view.chosenSizes(), fill: $("fill").value, seed: $("seed").valueAsNumber };
@@ -94,6 +117,7 @@ $("feeds").onsubmit = (event) => {
   runModel();
 };
 $("save").onclick = savePlan;
+$("trust").onclick = openTrusted;
 
 for (const [type, over] of [["dragenter", true], ["dragover", true], ["dragleave", false], ["drop", false]]) {
   addEventListener(type, (event) => {

@@ -6,7 +6,7 @@
  *   session.release();
  *
  * A plan with host steps needs a host provider, `host(steps, inputs) -> Promise<outputs>`: it runs the plan's steps of
- * these indices; inputs and outputs are { name: { dtype, dims, data } }. The plan's constants are not
+ * these indices (among all steps, each followed by those within it); inputs and outputs are { name: { dtype, dims, data } }. The plan's constants are not
  * passed.
  * `data` may be null for a value that never meets a device: the host then keeps it by name, for the same run.
  */
@@ -15,24 +15,22 @@ import { DeviceError, DeviceLost, PlacementError, PlanError } from "./player/com
 import { shareDevice } from "./player/device.js";
 import { sizeText } from "./player/dims.js";
 import { Gpu } from "./player/gpu.js";
-import { pipelineOf } from "./player/kernels.js";
-import { Memory } from "./player/memory.js";
 import { Profile, traceOf } from "./player/profile.js";
-import { Resolver, nameOf, placesOf } from "./player/resolve.js";
+import { nameOf } from "./player/resolve.js";
 import { Run } from "./player/run.js";
+import { Scope } from "./player/scope.js";
 import { Origin, readPlan } from "./player/source.js";
+import { walk } from "./player/subplans.js";
 
 export {
   DTYPES, DeviceError, DeviceLost, InputError, KernelError, ModelError, NoAdapter, OutOfMemory, PlacementError,
-  PlanError, RunTerminated, ShapeError, TargetError, UnsupportedType, WebrtError,
+  PlanError, RunTerminated, SandboxError, ShapeError, TargetError, UnsupportedType, WebrtError,
 } from "./player/common.js";
 export { evaluate } from "./player/dims.js";
 export { GpuTensor } from "./player/feeds.js";
 export { openDevice } from "./player/device.js";
 export { checkKernels } from "./player/kernels.js";
 export { parsePlan } from "./player/plan.js";
-
-const MAX_FRAMES = 8;
 
 /**
  * A session of a .webrt file: its bytes, a Blob, a Response, a ReadableStream or a URL.
@@ -65,7 +63,7 @@ export async function loadPlan(file, options = {}) {
 }
 
 function refuseHostSteps(plan, host) {
-  const steps = plan.steps.filter((s) => s.kind === "host");
+  const steps = walk(plan.steps).filter((s) => s.kind === "host");
   if (host !== null || !steps.length) return;
   const names = steps.map((s) => nameOf(plan, s)).join(", ");
   throw new PlacementError(`the plan has nodes for the CPU provider, and none was given: ${names}`);
@@ -74,10 +72,6 @@ function refuseHostSteps(plan, host) {
 /** A plan on a device: constants resident, runs repeated, one at a time. Made by `loadPlan`. */
 export class Session {
   constants = new Map();
-  evaluated = new Map();
-  #pipelines = new Map();
-  #groups = new Map();
-  #frames = new Map();
   #sums = null;
   #last = Promise.resolve();
   #released = false;
@@ -100,11 +94,7 @@ export class Session {
     const { counters, profile } = this.gpu ?? {};
     this.gpu = new Gpu(device, counters);
     if (profile) this.gpu.profile = new Profile(device, profile.runs);
-    this.resolver = new Resolver(this.plan, this.gpu.target);
-    this.memory = new Memory(this.plan, this.gpu, this.resolver);
-    this.#pipelines.clear();
-    this.#groups.clear();
-    this.#frames.clear();
+    this.scope = new Scope(this, this.plan);
   }
 
   /** The inputs: [{ name, dtype, shape }], shape a list of numbers and expressions, or null. */
@@ -133,7 +123,7 @@ export class Session {
       throw e;
     };
     const work = [
-      this.#makePipelines(this.plan.steps.map((_, i) => this.resolver.choices.first(i)), onProgress).catch(failed),
+      this.scope.makePipelines(onProgress).catch(failed),
       this.#loadConstants(source, onProgress),
     ];
     const results = await Promise.allSettled(work);
@@ -188,35 +178,9 @@ export class Session {
   release() {
     if (this.#released) return;
     this.#released = true;
-    this.memory.close();
+    this.scope.close();
     this.gpu.close();
-    this.#groups.clear();
-    this.#frames.clear();
     this.#leave();
-  }
-
-  /** All numbers of the plan at these sizes, and the pipelines that they need; kept for the last few. */
-  async frame(key, values) {
-    if (!this.#frames.has(key)) {
-      const frame = this.resolver.frame(values);
-      await this.#makePipelines(frame.steps.map((ready) => ready?.kernel));
-      if (this.#frames.size >= MAX_FRAMES) this.#frames.delete(this.#frames.keys().next().value);
-      this.#frames.set(key, frame);
-    }
-    return this.#frames.get(key);
-  }
-
-  /** The pipeline of a dispatch's kernel and its bind group over these resources, which is kept; `step` is its name. */
-  group(index, kernel, resources, step) {
-    const pipeline = this.#pipelines.get(kernel);
-    const name = (r) => (r.view ? `t${r.id}` : `${r.buffer.id}:${r.offset}:${r.nbytes}`);
-    const key = `${kernel}:${resources.map(name).join()}`;
-    let kept = this.#groups.get(index);
-    if (kept?.key !== key) {
-      kept = { key, group: this.gpu.bind(pipeline, resources, step) };
-      this.#groups.set(index, kept);
-    }
-    return { pipeline, group: kept.group };
   }
 
   /** Work on the session waits for the work before it. */
@@ -268,47 +232,25 @@ export class Session {
   }
 
   async #move({ device, leave }, source) {
-    const { gpu, memory, resolver } = this;
-    memory.close();
+    const { gpu, scope } = this;
+    scope.close();
     gpu.close();
     try {
       this.#attach(device);
       await this.load(source, () => {});
     } catch (e) {
-      this.memory.close();
+      this.scope.close();
       this.gpu.close();
       leave();
-      Object.assign(this, { gpu, memory, resolver }); // still lost: it can be tried again
+      Object.assign(this, { gpu, scope }); // still lost: it can be tried again
       throw e;
     }
     this.#leave();
     this.#leave = leave;
   }
 
-  /** The pipelines of `kernels`, of each step one or none, as far as there is none yet. */
-  async #makePipelines(kernels, onProgress = () => {}) {
-    const missing = new Map();
-    kernels.forEach((kernel, i) => {
-      if (kernel === undefined || this.#pipelines.has(kernel) || missing.has(kernel)) return;
-      const where = this.resolver.where(this.plan.steps[i]);
-      missing.set(kernel, pipelineOf(this.gpu, this.plan.kernels[kernel], where));
-    });
-    let done = 0;
-    await Promise.all([...missing].map(async ([kernel, made]) => {
-      this.#pipelines.set(kernel, await made);
-      done += 1;
-      onProgress("pipelines", done, missing.size);
-    }));
-  }
-
   async #loadConstants(source, onProgress) {
-    const { inputs, outputs, values, steps } = this.plan;
-    const { buffers, contents } = this.resolver.choices.constants();
-    const others = steps.filter((s) => s.kind !== "dispatch").flatMap(placesOf);
-    const places = [...others, ...[...inputs, ...outputs, ...values.values()].map((v) => v.place)];
-    const wanted = new Set([...buffers, ...places.filter((p) => p?.[0] === "c").map(([, index]) => index)]);
-    const kept = new Set(this.plan.outputs.map((v) => v.constant).filter((c) => c !== null));
-    const loaded = await this.memory.load(source, { wanted, contents, kept, sums: this.#sums }, onProgress);
+    const loaded = await this.scope.memory.load(source, { ...this.scope.constants(), sums: this.#sums }, onProgress);
     this.constants = loaded.host;
     this.#sums = loaded.sums;
   }

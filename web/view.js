@@ -42,6 +42,12 @@ export function startWork() {
   $("result").hidden = true;
 }
 
+/** As showProgress, of compileInSandbox: the compiler's own stages are one. */
+export function showCompiling(stage, done, total) {
+  const known = ["Loading Pyodide", "Starting Python"].includes(stage);
+  showProgress(known ? stage : "Compiling in a sandbox", done, total);
+}
+
 /** Shows that `done` of `total` of a stage is done; bytes are shown as MB. */
 export function showProgress(stage, done, total) {
   if (!working) return;
@@ -96,6 +102,7 @@ export function showProblem(kind, message) {
   $("problem-text").textContent = message;
   $("problem-text").classList.toggle("code", message.includes("\n"));
   $("problem-help").textContent = HELP[kind] ?? "";
+  $("trust").hidden = kind !== "NotConstant";
   $("problem").hidden = false;
   $("problem").scrollIntoView({ block: "nearest" });
 }

@@ -52,6 +52,40 @@ export interface RunOptions extends RunControl {
   location?: Location | Record<string, Location>;
 }
 
+export interface CompileOptions {
+  /** The address of site.json in a folder that `webrt site` made; "site.json" by default. */
+  site?: string | URL;
+  /** External data by location. */
+  externalData?: Record<string, ArrayBuffer | Uint8Array>;
+  /** As webrt.CompileOptions; `optimized` asks for the optimised model too. */
+  options?: {
+    level?: "disabled" | "basic" | "extended" | "all";
+    providers?: ("webgpu" | "cpu")[];
+    target?: object;
+    free_dims?: Record<string, number>;
+    strict?: boolean;
+    disabled?: string[];
+    optimized?: boolean;
+  };
+  /** Seconds from when the model is handed over; 300 by default. */
+  timeout?: number;
+  /** Bytes that the heap may have (2 GiB by default), and that the result may have (2 GiB). */
+  memory?: number;
+  output?: number;
+  signal?: AbortSignal;
+  onProgress?: (stage: string, done: number, total: number) => void;
+}
+
+export interface Compiled {
+  /** A .webrt file that satisfies the player's rules. */
+  plan: Uint8Array;
+  /** The optimised .onnx; null where it was not asked for. */
+  onnx: Uint8Array | null;
+  placement: PlacedNode[];
+  /** The plan's size. */
+  bytes: number;
+}
+
 export interface RecoverOptions {
   /** Where the lost one was the caller's. */
   device?: GPUDevice;
@@ -129,6 +163,7 @@ export interface KernelText {
 export const DTYPES: ReadonlyMap<string, { bits: number; array: Function | null; onDevice: boolean }>;
 
 export function loadPlan(file: Source, options?: LoadOptions): Promise<Session>;
+export function compileInSandbox(model: ArrayBuffer | ArrayBufferView | Blob, options?: CompileOptions): Promise<Compiled>;
 export function openDevice(): Promise<GPUDevice>;
 export function checkKernels(
   kernels: readonly KernelText[],
@@ -152,6 +187,7 @@ export class InputError extends WebrtError {}
 export class ModelError extends WebrtError {}
 export class ShapeError extends ModelError {}
 export class UnsupportedType extends ModelError {}
+export class SandboxError extends WebrtError {}
 export class DeviceError extends WebrtError {}
 export class NoAdapter extends DeviceError {}
 export class DeviceLost extends DeviceError {}

@@ -14,6 +14,11 @@ import { product } from "./player/common.js";
 
 export * from "./player.js";
 
+/** The plan of an ONNX model that nobody has to trust: see sandbox.js, which is loaded for that, as is Pyodide. */
+export async function compileInSandbox(model, options) {
+  return (await import("./sandbox.js")).compileInSandbox(model, options);
+}
+
 /** A tensor: element `type`, `data` (a typed array, or a list; undefined on the GPU), `dims`. */
 export class Tensor {
   #gpu = null;

@@ -1,6 +1,7 @@
 /** Everything that takes time: Pyodide, compiling, running. main.js asks by name, one call at a time. */
 
 import { DTYPES, PlacementError, WebrtError, loadPlan } from "./player.js";
+import { describe as describeDevice, open as openDevice } from "./player/pyodide.js";
 import { describe, freeSizes, makeFeeds } from "./tensors.js";
 
 const report = (stage, done, total) => postMessage({ progress: [stage, done, total] });
@@ -119,8 +120,8 @@ function ofWire(tensors) {
   }));
 }
 
-async function openFile(file) {
-  if (!file.name.endsWith(".webrt")) return openWithPython(new Uint8Array(await file.arrayBuffer()));
+async function openFile(file, isPlan) {
+  if (!isPlan) return openWithPython(new Uint8Array(await file.arrayBuffer()));
   try {
     return await openPlan(file);
   } catch (error) {
@@ -157,10 +158,23 @@ async function timed(what, action) {
 const calls = {
   adapter,
 
-  async open({ file, name }) {
+  /** The device's Target as JSON, null where there is none. */
+  async target() {
+    if (!(await adapter()).found) return null;
+    const opened = await openDevice();
+    opened.device.destroy();
+    return describeDevice(opened);
+  },
+
+  /** Opens a model or a plan; `compiled`: the file is a plan that was made of a model in a sandbox. */
+  async open({ file, name, compiled = false }) {
     current?.close();
     current = null;
-    const [model, time] = await timed("Load", () => openFile(file));
+    let [model, time] = await timed("Load", () => openFile(file, compiled || name.endsWith(".webrt")));
+    if (compiled) {
+      const note = `Compiled in a sandbox: a plan of ${(file.size / 1e6).toFixed(2)} MB.`;
+      model = { ...model, note, plan: async () => new Uint8Array(await file.arrayBuffer()) };
+    }
     current = { ...model, name, loadTime: time };
     return { name, note: model.note, inputs: model.inputs, sizes: freeSizes(model.inputs), canSave: Boolean(model.plan) };
   },
@@ -171,7 +185,7 @@ const calls = {
   },
 
   async save() {
-    return { bytes: current.plan(), name: current.name.replace(/\.onnx$/, "") + ".webrt" };
+    return { bytes: await current.plan(), name: current.name.replace(/\.onnx$/, "") + ".webrt" };
   },
 
   /** Reads one line of text in an ImageBitmap. */

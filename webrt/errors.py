@@ -145,7 +145,12 @@ class InputError(WebrtError):
 
 
 class DeviceError(WebrtError):
-    """The device cannot do what was asked."""
+    """The device cannot do what was asked.
+
+    `step` is the plan's step that was refused, -1 where it is none or not known.
+    """
+
+    step: int = -1
 
 
 class NoAdapter(DeviceError):

@@ -6,10 +6,10 @@ Attributes stay onnx.AttributeProto and subgraphs stay GraphProto, so a node tur
 from __future__ import annotations
 
 import itertools
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Collection, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 from functools import lru_cache
-from typing import Any
+from typing import Any, Protocol
 
 import numpy as np
 import onnx
@@ -161,10 +161,23 @@ class Node:
         return f"{self.op}({', '.join(map(repr, self.inputs))}) -> {', '.join(map(repr, self.outputs))}"
 
 
+class Opener(Protocol):
+    """Looks into the subgraphs of nodes."""
+
+    def open(
+        self, node: Node, graph: Graph, structural: Collection[str]
+    ) -> list[tuple[DType | None, tuple[Dim, ...] | None]] | None:
+        """Types and shapes of a node's outputs; None where it has no subgraphs, or they stay closed."""
+
+    def of(self, node: Node) -> Any:
+        """The bodies of a node that was opened (`compiler.body.Body`); None where there are none."""
+
+
 @dataclass(eq=False)
 class Graph:
     """A model in order of execution. `overridable` are initializers that are graph inputs too. `assumed`: sizes, as
-    text, that are taken to be 0 (False) or not (True). `checks`: sizes that must not be 0, and what is wrong if so."""
+    text, that are taken to be 0 (False) or not (True). `checks`: sizes that must not be 0, and what is wrong if so.
+    `around`: the graph that a body stands in. `opener` opens control flow that only the run decides."""
 
     nodes: list[Node]
     inputs: list[Value]
@@ -175,6 +188,8 @@ class Graph:
     ir_version: int = 10
     assumed: Mapping[str, bool] = field(default_factory=dict)
     checks: dict[Dim, str] = field(default_factory=dict)
+    around: Graph | None = None
+    opener: Opener | None = None
 
     def users(self) -> dict[Value, list[Node]]:
         """Who reads each value (subgraphs' captures included)."""

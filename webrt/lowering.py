@@ -25,11 +25,13 @@ from webrt.dims import Dim
 from webrt.dtypes import DType
 from webrt.errors import ShapeError, UnsupportedOp, UnsupportedType
 from webrt.ir import Node, Value, constant
-from webrt.plan import ALIGN, Kernel
-from webrt.target import BASE, Target
+from webrt.plan import ALIGN, TEXTURE_WIDTH, Kernel
+from webrt.target import BASE, DEFAULT_LIMITS, Target
 
 WORKGROUP = 64
 MAX_GROUPS = 65535
+MAX_TEXTURE = 16 * TEXTURE_WIDTH * DEFAULT_LIMITS["maxTextureDimension2D"]
+"""Bytes of a texture operand that every device takes."""
 WINDOW_ALIGN = 256
 """WebGPU's alignment of storage bindings."""
 MAX_WINDOWS = 1024
@@ -288,7 +290,8 @@ class Builder:
             if isinstance(size, int) and not -(1 << 31) <= size < 1 << 32:
                 raise UnsupportedOp(f"{k} is {size}, which does not fit in 32 bits")
         alternatives = []
-        for v in variants:
+        used = self._used(variants, {k: x for k, x, _ in values})
+        for v in used:
             binds = [
                 wgsl.Bind(k, (as_type or {}).get(k, _dtype(x)), a, v.vec.get(k, 1), v.textures.get(k, "buffer"))
                 for k, x, a in values
@@ -299,11 +302,26 @@ class Builder:
             )  # fmt: skip
             alternatives.append((kernel, v.groups, v.when))
         bindings = tuple(_binding(x, "r" if a == "r" else "w") for _, x, a in values)
-        textures = tuple(i for i, (k, *_) in enumerate(values) if any(k in v.textures for v in variants))
+        textures = tuple(i for i, (k, *_) in enumerate(values) if any(k in v.textures for v in used))
         places = tuple(
             i for i, (k, *_) in enumerate(values) if k in over and _replaceable(k, values, variants, as_type)
         )
         self.steps.append(Launch(tuple(alternatives), bindings, tuple(words.values()), textures, places))
+
+    def _used(self, variants: Sequence[Variant], values: Mapping[str, Operand]) -> list[Variant]:
+        """The variants that may run, up to one that always does: of a plan for one kind of adapter those that it meets.
+        The last one is kept in any case."""
+        used = []
+        for v in variants[:-1]:
+            unmet = bool(self.target.meets(v.requires))
+            if v.when == 0 or (unmet and self.target.kind != "any"):
+                continue
+            used.append(v)
+            sizes = [static_bytes(values[k]) for k in v.textures]
+            fit = all(s is not None and s <= MAX_TEXTURE for s in sizes)
+            if v.when == 1 and fit and not unmet:
+                break
+        return [*used, variants[-1]]
 
     def map(
         self,

@@ -31,6 +31,7 @@ from webrt import checksum, dtypes
 from webrt.dims import DimRef
 from webrt.errors import PlanError
 from webrt.resources import plain_file
+from webrt.subplans import Branch, Loop, SubPlan, walk
 
 VERSION = 2
 ALIGN = 16
@@ -166,13 +167,14 @@ class Read:
     kind: str = "read"
 
 
-Step: TypeAlias = Dispatch | Copy | HostStep | Read
+Step: TypeAlias = Dispatch | Copy | HostStep | Read | Branch | Loop
 
 
 @dataclass(frozen=True)
 class PlacedNode:
-    """A line of the placement report: `provider` "webgpu" or "cpu"; `how` "kernel", "copy", "alias", "folded" or
-    "host"; `bytes` that cross between device and host because of it (None when they depend on sizes)."""
+    """A line of the placement report: `provider` "webgpu" or "cpu"; `how` "kernel", "copy", "alias", "folded",
+    "branch", "loop" or "host"; `bytes` that cross between device and host because of it (None when they depend on
+    sizes). Nodes within a branch or a loop have lines of their own."""
 
     node: str
     op: str
@@ -223,7 +225,13 @@ class Plan:
 
     @property
     def host_steps(self) -> tuple[HostStep, ...]:
-        return tuple(s for s in self.steps if isinstance(s, HostStep))
+        """Those within other steps too."""
+        return tuple(s for s in walk(self.steps) if isinstance(s, HostStep))
+
+    def within(self, sub: SubPlan) -> Plan:
+        """A sub-plan as a plan of its own."""
+        shared = {"kernels": self.kernels, "constants": self.constants, "placement": self.placement}
+        return Plan(**sub.__dict__, **shared, target=self.target, data=self.data)  # type: ignore[arg-type]
 
     def to_json(self) -> dict[str, Any]:
         """The plan without its constants' bytes, as json can write it."""
@@ -252,7 +260,6 @@ def _versioned(text: str) -> tuple[int, Plan]:
             )
         for key in ("inputs", "outputs", "kernels", "slots", "constants", "steps", "checks", "placement"):
             _list(d[key], key)
-        kinds: dict[str, Callable[..., Step]] = {"dispatch": Dispatch, "copy": Copy, "host": HostStep, "read": Read}
         return version, Plan(
             **{
                 **d,
@@ -262,7 +269,7 @@ def _versioned(text: str) -> tuple[int, Plan]:
                 "kernels": tuple(Kernel(**k) for k in d["kernels"]),
                 "slots": tuple(Slot(**{**s, "size": _ref(s["size"]), "label": s["label"]}) for s in d["slots"]),
                 "constants": tuple(Constant(**_frozen(c)) for c in d["constants"]),
-                "steps": tuple(kinds[s["kind"]](**_frozen(s)) for s in d["steps"]),
+                "steps": _steps(d["steps"]),
                 "checks": tuple((_ref(c), m) for c, m in map(tuple, d["checks"])),
                 "placement": tuple(PlacedNode(**p) for p in d["placement"]),
                 "work": tuple(Work(**_frozen(w)) for w in _list(d.get("work", []), "work")),
@@ -446,6 +453,39 @@ def _list(x: Any, name: str) -> list[Any]:
     if not isinstance(x, list):
         raise TypeError(f"{name} is no list")
     return x
+
+
+_KINDS: dict[str, Callable[..., Step]] = {
+    "dispatch": Dispatch, "copy": Copy, "host": HostStep, "read": Read, "branch": Branch, "loop": Loop,
+}  # fmt: skip
+
+
+def _steps(given: Any) -> tuple[Step, ...]:
+    return tuple(_step(s) for s in _list(given, "steps"))
+
+
+def _step(given: Any) -> Step:
+    made = _KINDS[given["kind"]]
+    if made not in (Branch, Loop):
+        return made(**_frozen(given))
+    bodies = tuple(_sub(b) for b in _list(given["bodies"], "bodies"))
+    return made(**{**_frozen({k: v for k, v in given.items() if k != "bodies"}), "bodies": bodies})
+
+
+def _sub(d: Any) -> SubPlan:
+    return SubPlan(
+        **{
+            **d,
+            "inputs": tuple(_value(v) for v in _list(d["inputs"], "inputs")),
+            "outputs": tuple(_value(v) for v in _list(d["outputs"], "outputs")),
+            "values": {k: _value(v) for k, v in d["values"].items()},
+            "slots": tuple(
+                Slot(**{**s, "size": _ref(s["size"]), "label": s["label"]}) for s in _list(d["slots"], "slots")
+            ),
+            "steps": _steps(d["steps"]),
+            "checks": tuple((_ref(c), m) for c, m in map(tuple, _list(d.get("checks", []), "checks"))),
+        }
+    )
 
 
 def _ref(x: Any) -> DimRef:

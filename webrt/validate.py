@@ -33,6 +33,7 @@ from webrt.plan import (
     ValueInfo,
     Work,
 )
+from webrt.subplans import Branch, Loop, is_well_formed, operands
 from webrt.target import DEFAULT_LIMITS, REQUIREMENTS, Target
 
 OFFSET_ALIGN = 256
@@ -46,6 +47,7 @@ MAX_PARAMS = 1 << 28
 MAX_BLOCK = 16384
 MAX_PROTO = 1 << 26
 MAX_DEPTH = 32
+MAX_NESTING = 8
 
 _BINDING = re.compile(
     r"@group\(0\) @binding\((\d+)\) var(?:<storage, (read|read_write)>|"
@@ -83,18 +85,26 @@ class KernelLayout:
 def validate(plan: Plan, target: Target | None = None) -> None:
     """Raises PlanError naming the rule that `plan` breaks; `target` replaces the one that the plan was made for."""
     check_program(plan.dims)
-    _check_tables(plan)
-    _check_extras(plan)
+    _need(len(plan.kernels) <= MAX_KERNELS, "kernels", "more entries than allowed")
     for i, kernel in enumerate(plan.kernels):
         _check_kernel(kernel, f"kernel {i}")
-    for i, slot in enumerate(plan.slots):
-        _check_slot(plan, slot, f"slot {i}")
     _check_constants(plan.constants)
-    _check_values(plan)
-    aim = target or _target(plan)
+    _check_extras(plan)
+    _check_steps(plan, target or _target(plan), "", 0)
+
+
+def _check_steps(plan: Plan, aim: Target, inside: str, depth: int) -> None:
+    """The tables and steps of a plan, or of a sub-plan at `depth`; `inside` says of which step."""
+    check_program(plan.dims)
+    _check_tables(plan, inside)
+    for i, (size, message) in enumerate(plan.checks):
+        _need(_is_ref(plan, size) and isinstance(message, str), f"{inside}check {i}", "not a size and a message")
+    for i, slot in enumerate(plan.slots):
+        _check_slot(plan, slot, f"{inside}slot {i}")
+    _check_values(plan, inside)
     made = {v.name for v in plan.inputs}
     for i, step in enumerate(plan.steps):
-        where = f"step {i}"
+        where = f"{inside}step {i}"
         _need(_is_int(step.node) and -1 <= step.node < len(plan.placement), where, "its node is not in the placement")
         if isinstance(step, Dispatch):
             _check_dispatch(plan, step, aim, where)
@@ -102,10 +112,15 @@ def validate(plan: Plan, target: Target | None = None) -> None:
             _check_copy(plan, step, where)
         elif isinstance(step, Read):
             _check_read(plan, step, where)
+        elif isinstance(step, (Branch, Loop)):
+            _check_control(plan, step, made, where)
+            _need(depth < MAX_NESTING, where, "steps are nested deeper than allowed")
+            for k, body in enumerate(step.bodies):
+                _check_steps(plan.within(body), aim, f"{where}, body {k}, ", depth + 1)
         else:
             _check_host(plan, step, made, where)
     for v in plan.outputs:
-        _need(_has_source(v, made), f"output {v.name!r}", "nothing makes it")
+        _need(_has_source(v, made), f"{inside}output {v.name!r}", "nothing makes it")
 
 
 @lru_cache(maxsize=4096)
@@ -121,17 +136,14 @@ def kernel_layout(wgsl: str) -> KernelLayout:
     return KernelLayout(words, "".join(_ACCESS[access or texture] for _, access, texture in found))
 
 
-def _check_tables(plan: Plan) -> None:
+def _check_tables(plan: Plan, inside: str) -> None:
     for key in ("inputs", "outputs", "values", "slots", "constants", "steps", "checks", "placement"):
-        _need(len(getattr(plan, key)) <= MAX_TABLE, key, "more entries than allowed")
-    _need(len(plan.kernels) <= MAX_KERNELS, "kernels", "more entries than allowed")
+        _need(len(getattr(plan, key)) <= MAX_TABLE, inside + key, "more entries than allowed")
     size = plan.params_size
-    _need(_is_int(size) and 0 <= size <= MAX_PARAMS, "params_size", "not a size, or larger than allowed")
+    _need(_is_int(size) and 0 <= size <= MAX_PARAMS, f"{inside}params_size", "not a size, or larger than allowed")
 
 
 def _check_extras(plan: Plan) -> None:
-    for i, (size, message) in enumerate(plan.checks):
-        _need(_is_ref(plan, size) and isinstance(message, str), f"check {i}", "not a size and a message")
     for i, p in enumerate(plan.placement):
         _need(_is_line(p), f"placement {i}", "not a line of the report")
     _need(len(plan.work) in (0, len(plan.steps)), "work", "not an entry for each step")
@@ -199,15 +211,15 @@ def _check_constants(constants: Sequence[Constant]) -> None:
     _need(end < LIMIT, "constants", "more bytes than allowed")
 
 
-def _check_values(plan: Plan) -> None:
+def _check_values(plan: Plan, inside: str) -> None:
     for kind in ("input", "output"):
         infos: tuple[ValueInfo, ...] = getattr(plan, kind + "s")
         for i, v in enumerate(infos):
-            _check_value(plan, v, f"{kind} {i}")
-        _need(len({v.name for v in infos}) == len(infos), kind + "s", "a name occurs twice")
+            _check_value(plan, v, f"{inside}{kind} {i}")
+        _need(len({v.name for v in infos}) == len(infos), f"{inside}{kind}s", "a name occurs twice")
     for name, v in plan.values.items():
-        _check_value(plan, v, f"value {name!r}")
-        _need(v.name == name, f"value {name!r}", "it has another name")
+        _check_value(plan, v, f"{inside}value {name!r}")
+        _need(v.name == name, f"{inside}value {name!r}", "it has another name")
 
 
 def _check_value(plan: Plan, v: ValueInfo, where: str) -> None:
@@ -340,6 +352,26 @@ def _check_host(plan: Plan, step: HostStep, made: set[str], where: str) -> None:
     for name in (n for n in (*step.inputs, *step.outer) if n):
         _need(_has_source(plan.values[name], made), where, f"nothing makes the value {name!r} before")
     made |= set(step.outputs)
+
+
+def _check_control(plan: Plan, step: Branch | Loop, made: set[str], where: str) -> None:
+    _need(is_well_formed(step), where, "its bodies, names or flags are malformed")
+    for name in (*operands(step), *(n for n in step.outputs if n)):
+        _need(name in plan.values, where, f"the value {name!r} is not known")
+    for name in operands(step):
+        _need(_has_source(plan.values[name], made), where, f"nothing makes the value {name!r} before")
+    named = [n for n in step.outputs if n]
+    _need(len(set(named)) == len(named), where, "an output occurs twice")
+    _need(all(plan.values[n].place is not None for n in named), where, "an output has no place")
+    if isinstance(step, Loop):
+        _need(bool(step.trips or step.condition or step.elements or step.again), where, "nothing ends it")
+        inputs = {v.name: v for v in step.body.inputs}
+        roles = [b for _, b in step.state] + [b for _, b, _ in step.elements]
+        for name in (*roles, *([step.number] if step.number else [])):
+            _need(name in inputs, where, f"its body has no input {name!r}")
+        _need(len(set(roles) - {step.number}) == len(roles), where, "an input of its body has two meanings")
+        _need(all(inputs[n].place is not None for n in roles), where, "a state or an element has no place")
+    made |= set(named)
 
 
 def _has_source(v: ValueInfo, made: set[str]) -> bool:

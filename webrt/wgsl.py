@@ -205,6 +205,8 @@ def _accessors(b: Bind) -> str:
     if b.access == "atomic":
         return ""
     load = f"fn load_{b.name}(i: u32) -> {b.alias} {{ return {_load(b)}; }}"
+    if b.dtype.bits < 32:
+        load = f"fn word_{b.name}(word: u32) -> {b.dtype.word} {{ return {_word(b, 'word')}; }}\n{load}"
     if b.is_texture or b.vec == 4:
         load = f"fn fours_{b.name}(four: u32) -> vec4<{b.dtype.word}> {{ return {_fours(b)}; }}\n{load}"
     if b.access == "r":

@@ -22,13 +22,15 @@ from tests.conformance import (
 from tests.conformance.samples_data import Sample
 from webrt import lowering, schemas
 from webrt.compiler.bodies import BODIES
+from webrt.dtypes import SMALL
 
 Key = tuple[str, str]
 FIRST = 7
 TYPES = (
     "float32", "float16", "bfloat16", "int32", "uint32", "int64", "uint64", "bool", "int8", "uint8", "int16", "uint16",
+    *sorted(t.name for t in SMALL),
 )  # fmt: skip
-"""The element types that kernels compute with."""
+"""The element types that kernels compute with, and those that they only read and write."""
 NEWEST = onnx.defs.onnx_opset_version()
 
 # The newest schema version of the operators of the default domain that have kernels.

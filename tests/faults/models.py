@@ -36,9 +36,9 @@ SPLIT = (
 _numbers = itertools.count(1)
 
 
-def own_device() -> Providers:
+def own_device(**limits: int) -> Providers:
     """A provider list whose device no other session shares: it has a limit that no other has."""
-    return [(WEBGPU, {"limits": {"maxBufferSize": (1 << 28) + 16 * next(_numbers)}}), CPU]
+    return [(WEBGPU, {"limits": {"maxBufferSize": (1 << 28) + 16 * next(_numbers), **limits}}), CPU]
 
 
 def model(text: str) -> bytes:

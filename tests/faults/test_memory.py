@@ -118,6 +118,45 @@ def test_a_mapping_that_fails_gives_no_zeros(monkeypatch: pytest.MonkeyPatch) ->
             check_chain(session)
 
 
+def test_a_refused_command_is_told_with_its_node(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A dispatch that wgpu refuses when it is encoded, and a bind group."""
+    import wgpu
+    from wgpu.backends.wgpu_native import GPUComputePassEncoder, GPUDevice
+
+    dispatch, pipe = GPUComputePassEncoder.dispatch_workgroups, GPUComputePassEncoder.set_pipeline
+    current: list[str] = []
+
+    def set_pipeline(self: Any, pipeline: Any) -> None:
+        current[:] = [pipeline.label]
+        pipe(self, pipeline)
+
+    def refuse(self: Any, **options: Any) -> Any:
+        raise wgpu.GPUValidationError("no such group")
+
+    with opened(model(CHAIN)) as session:
+        check_chain(session)
+        kernel = session.plan.kernels[-1].name
+
+        def dispatch_workgroups(self: Any, *groups: int) -> None:
+            dispatch(self, *([100_000, 1, 1] if current == [kernel] else groups))
+
+        with (
+            monkeypatch.context() as patch,
+            pytest.raises(DeviceError, match="(?s)^MatMul, node '.*': a submit: .*100000"),
+        ):
+            patch.setattr(GPUComputePassEncoder, "set_pipeline", set_pipeline)
+            patch.setattr(GPUComputePassEncoder, "dispatch_workgroups", dispatch_workgroups)
+            session.run(None, chain_feeds(3))
+        check_chain(session)
+        with (
+            monkeypatch.context() as patch,
+            pytest.raises(DeviceError, match="node '.*': a bind group: .*no such group"),
+        ):
+            patch.setattr(GPUDevice, "create_bind_group", refuse)
+            session.run(None, chain_feeds(300))
+        check_chain(session, 300)
+
+
 @pytest.mark.parametrize("how", ["close", "with", "forgotten"])
 def test_everything_is_given_back(how: str) -> None:
     providers = own_device()

@@ -1,4 +1,5 @@
-"""If, Loop and Scan of known course run wholly on the device; checked against onnxruntime."""
+"""If, Loop and Scan: inlined where their course is known, else steps whose tensors stay on the device; checked against
+onnxruntime."""
 
 from __future__ import annotations
 
@@ -10,12 +11,17 @@ import onnx
 import onnx.parser
 import pytest
 
-from tests.kernels.harness import oracle, run_native
+from tests.flow_cases import CASES
+from tests.kernels.harness import device, oracle, run_native
 from tests.tolerance import close
-from webrt.compiler.compile import compile_model
+from webrt.compiler.compile import CompileOptions, compile_model
 from webrt.compiler.control import MAX_TRIPS
-from webrt.errors import NotConstant
+from webrt.errors import InputError, NotConstant, PlacementError
+from webrt.host import CpuProvider
 from webrt.inference import InferenceSession
+from webrt.plan import dump, load
+from webrt.runtime.session import Session
+from webrt.runtime.tensor import Tensor
 
 Array = np.ndarray[Any, Any]
 X = np.arange(6, dtype=np.float32).reshape(2, 3)
@@ -80,7 +86,9 @@ def test_if_by_a_size() -> None:
             close(y, x.sum(0))
         assert len(session._variants._kept) == 2
     plan = compile_model(model)
-    assert [p.op for p in plan.placement if p.how == "host"] == ["If"]
+    assert [(p.how, p.reason) for p in plan.placement if p.op == "If"] == [("branch", "")]
+    got, _ = run_native(model, {"x": X})
+    close(got[0], X.sum(0))
 
 
 def test_nested_branches_have_their_own_names() -> None:
@@ -132,23 +140,99 @@ def test_loop_without_a_trip() -> None:
 
 
 @pytest.mark.parametrize(("trips", "condition"), [("0", "1"), ("4", "0"), (str(MAX_TRIPS + 1), "1")])
-def test_loops_that_stay_on_the_cpu(trips: str, condition: str) -> None:
-    """No trip, so that nobody knows the size of the scan output; too many trips. The result is right all the same."""
+def test_loops_that_are_not_unrolled(trips: str, condition: str) -> None:
+    """No trip, so that the scan output has no entry; too many trips."""
     body = "c2 = Identity (c) s2 = Identity (s) out = Neg (s)"
-    model = parse(loop(trips, condition, body))
-    got, plan = run_native(model, {"x": X})
-    assert [p.op for p in plan.placement if p.how == "host"] == ["Loop"]
-    for g, w in zip(got, oracle(model, {"x": X}), strict=True):
-        close(g, w)
+    check(loop(trips, condition, body), {"x": X})
 
 
-def test_loop_whose_condition_depends_on_data_stays_on_the_cpu() -> None:
-    limit = "big = Constant <value = float {20.0}> () m = ReduceMax <keepdims = 0> (s) c2 = Less (m, big)"
-    model = parse(loop("10", "1", f"{limit} s2 = Add (s, s) out = Neg (s)"))
-    got, plan = run_native(model, {"x": X})
-    assert plan.host_steps
-    for g, w in zip(got, oracle(model, {"x": X}), strict=True):
-        close(g, w)
+@pytest.mark.parametrize("name", CASES)
+def test_what_only_the_run_decides(name: str) -> None:
+    """The second identical run creates nothing."""
+    case = CASES[name]
+    plan = load(dump(compile_model(case.model, CompileOptions(target=device().target))))
+    assert [s.kind for s in plan.steps if s.kind not in ("dispatch", "copy")] == case.steps
+    assert tuple(p.op for p in plan.placement if p.how == "host") == case.host
+    with Session(plan, device(), CpuProvider()) as session:
+        for feeds in case.feeds:
+            expected = oracle(case.model, feeds)
+            for _ in range(2):
+                for got, want in zip(session.run(None, feeds), expected, strict=True):
+                    assert got.dtype == want.dtype
+                    close(got, want)
+            assert (session.last_run.buffers, session.last_run.pipelines) == (0, 0)
+
+
+def test_only_what_decides_is_read_back() -> None:
+    """A count that is fed costs no round trip; a condition costs one per iteration."""
+    feeds = {"x": X, "n": np.array(5)}
+    with Session(compile_model(CASES["a loop by a count that is fed"].model), device()) as session:
+        session.run(None, feeds)
+        session.run(None, feeds)
+        assert (session.last_run.submits, session.last_run.down) == (1, 24 + 5 * 24)
+    with Session(compile_model(CASES["a loop until data says so"].model), device()) as session:
+        session.run(None, {"x": X})
+        _, all_ = session.run(None, {"x": X})
+        trips = len(all_)
+        assert (session.last_run.submits, session.last_run.down) == (trips + 1, trips + 24 + trips * 24)
+
+
+def test_device_tensors_in_and_out() -> None:
+    model = CASES["a scan of unknown length, backward"].model
+    feeds = {"s": np.ones(2, np.float32), "a": np.arange(8, dtype=np.float32).reshape(4, 2)}
+    with Session(compile_model(model), device()) as session:
+        given = {k: Tensor.from_numpy(v, device()) for k, v in feeds.items()}
+        made = session.run(None, given, "device")
+        for got, want in zip(made, oracle(model, feeds), strict=True):
+            close(got.numpy(), want)
+
+
+def test_closing_frees_everything() -> None:
+    buffers = device().counters.buffers
+    case = CASES["a loop until data says so"]
+    with Session(compile_model(case.model), device()) as session:
+        session.run(None, case.feeds[0])
+        assert device().counters.buffers > buffers + 5
+    assert device().counters.buffers <= buffers + 1
+
+
+def test_strict_mode_names_nodes_within_a_body() -> None:
+    with pytest.raises(PlacementError, match="3 nodes would run on the CPU.*Exp"):
+        compile_model(CASES["a node for the CPU within a loop"].model, CompileOptions(strict=True))
+
+
+def test_control_flow_that_stays_on_the_cpu() -> None:
+    """Each with its reason, and the right result."""
+    cases = {
+        "sequences": """agraph (float[2] x, int64 n) => (float[2] y) {
+          e = SequenceEmpty () s = Loop (n, , e) <body = b (int64 i, bool c, seq(float[2]) q) =>
+            (bool c2, seq(float[2]) r) { c2 = Identity (c) v = Neg (x) r = SequenceInsert (q, v) }>
+          zero = Constant <value = int64 {0}> () y = SequenceAt (s, zero) }""",
+        "rank": """agraph (float[99] x, int64 n) => (float[K] z) {
+          y = Loop (n, , x) <body = b (int64 i, bool c, float s) => (bool c2, float s2) {
+            c2 = Identity (c) ax = Constant <value = int64[1] {0}> () s2 = Unsqueeze (s, ax) }>
+          m = Constant <value = int64[1] {-1}> () z = Reshape (y, m) }""",
+        "float64": """agraph (double[2] x, int64 n) => (double[2] y) {
+          y = Loop (n, , x) <body = b (int64 i, bool c, double[2] s) => (bool c2, double[2] s2) {
+            c2 = Identity (c) s2 = Add (s, x) }> }""",
+    }
+    for said, text in cases.items():
+        model = parse(text)
+        dtype = np.float64 if said == "float64" else np.float32
+        feeds = {"x": np.arange(99 if said == "rank" else 2).astype(dtype), "n": np.array(2)}
+        got, plan = run_native(model, feeds)
+        (reason,) = [p.reason for p in plan.placement if p.op == "Loop"]
+        assert said in reason
+        for g, w in zip(got, oracle(model, feeds), strict=True):
+            close(g, w)
+
+
+def test_scan_lengths_that_differ_are_refused() -> None:
+    model = CASES["a scan along other axes, forward and backward"].model
+    with Session(compile_model(model), device()) as session:
+        feeds = {"s": np.ones(2, np.float32), "a": np.ones((2, 3), np.float32), "b": np.ones((4, 2), np.float32)}
+        with pytest.raises(InputError):
+            session.run(None, feeds)
 
 
 @pytest.mark.parametrize("trips", [1, 3])

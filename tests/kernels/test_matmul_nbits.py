@@ -8,7 +8,9 @@ import numpy as np
 import pytest
 
 from tests.kernels.harness import check_node, node_model
+from webrt.dtypes import BY_NAME
 from webrt.host import run_model
+from webrt.runtime.tensor import numpy_dtype
 
 Array = np.ndarray[Any, Any]
 RNG = np.random.default_rng(29)
@@ -81,3 +83,18 @@ def test_half_precision(n: int) -> None:
 
 def test_weights_that_are_fed() -> None:
     check((5,), 9, 64, zeros="packed", constants=())
+
+
+@pytest.mark.parametrize("name", ["int4", "uint4"])
+def test_gathered_blocks_of_small_numbers(name: str) -> None:
+    """GatherBlockQuantized of numbers that are not packed; onnxruntime cannot be fed them as arrays."""
+    kind = numpy_dtype(BY_NAME[name])
+    low, high = (-8, 8) if name == "int4" else (0, 16)
+    data, zeros = (RNG.integers(low, high, shape).astype(kind) for shape in ((3, 32, 5), (3, 2, 5)))
+    scales, indices = RNG.uniform(0.1, 1, (3, 2, 5)).astype(np.float32), np.array([[-1, 0], [4, 2]])
+    attrs = {"block_size": 16, "quantize_axis": 1, "gather_axis": 2}
+    for offsets in ([], [zeros]):
+        inputs = [data, indices, scales, *offsets]
+        model, feeds = node_model("GatherBlockQuantized", inputs, attrs, domain="com.microsoft")
+        want = list(run_model(model, feeds).values())
+        check_node("GatherBlockQuantized", inputs, attrs, domain="com.microsoft", expected=want, symbolic=[1])

@@ -101,6 +101,13 @@ def test_operand_along_the_last_axis() -> None:
     assert "conv_last" in kernels(plan)
 
 
+def test_operands_whose_sizes_may_differ() -> None:
+    body = f"{CONV} b = Conv<pads=[1,1,1,1]>(z, w) c = Add(a, b) y = Relu(c)"
+    images = "float[1,8,H,W] x, float[1,8,K,L] z"
+    plan = check(parse(f"agraph ({images}) => (float[o,p,q,r] y) {{ {body} }}", {"w": CONSTANTS["w"]}))
+    assert ops(plan).count("Transpose") == 3
+
+
 def test_operand_from_elsewhere() -> None:
     plan = run("y = Add(a, r)", more=", float[2,12,9,11] r")
     assert "conv_last" in kernels(plan)

@@ -11,11 +11,13 @@ from typing import Any
 import numpy as np
 import pytest
 
-from benchmarks import compare, fetch, make_models, rivals, tables
+from benchmarks import compare, fetch, host_cost, make_models, rivals, streaming, tables
 from benchmarks.models import Model
+from tests.kernels.harness import device as shared_device
 from webrt.cli.progress import Bars
 from webrt.compiler.compile import compile_model
 from webrt.errors import WebrtError
+from webrt.runtime.session import Session
 
 
 class Fake:
@@ -132,3 +134,14 @@ def test_made_models_are_the_same_each_time_and_compile(name: str) -> None:
     first, second = make(), make()
     assert first.SerializeToString() == second.SerializeToString()
     assert not compile_model(first).host_steps
+
+
+def test_the_plans_of_benchmarks_run() -> None:
+    with Session(host_cost.plan_of(20), shared_device()) as session:
+        session.run(None, {"x": np.zeros(4, np.float32)})
+        assert session.last_run.dispatches == 20 and session.last_run.submits == 1
+    with Session(streaming.plan_of(1, 4), shared_device()) as session:
+        (out,) = session.run(None, {"out_in": np.zeros(4, np.float32)})
+        assert out[0] == 4
+    found = host_cost.line({10: [0, 0, 0, 30, 30], 110: [0, 0, 0, 330, 330]})
+    assert found["each_us"] == 3 and found["fixed_us"] == 0 and found["run_us"] == 330

@@ -193,7 +193,7 @@ def test_the_first_alternative_that_the_device_meets_runs(player: Player, plan: 
 def test_sizes_beyond_the_device_are_refused(player: Player) -> None:
     plan = compiled("agraph (float[n, 1] x, float[1, m] y) => (float[n, m] z) { z = Add(x, y) }")
     session = player.load(plan)
-    with pytest.raises(TargetError, match=r"needs \d+ bytes at these sizes; the device .* has maxBufferSize \d+"):
+    with pytest.raises(TargetError, match=r"^\w+ '.*': the tensor .* needs \d+ bytes .* maxBufferSize \d+"):
         session.run({"x": values(100_000, 1), "y": values(1, 100_000)})
     assert session.run({"x": values(2, 1), "y": values(1, 3)})["z"].shape == (2, 3)
     session.release()
@@ -221,6 +221,39 @@ def test_tensors_of_another_device_are_refused(player: Player, plan: Plan) -> No
     there.release()
     here.release()
     player.call("destroy", device=other)
+
+
+@pytest.mark.parametrize(
+    ("agent", "api", "adapter"),
+    [
+        ("Mozilla/5.0 (X11; Linux x86_64; rv:140.0) Firefox/140.0", "dom.webgpu.enabled", "about:support"),
+        ("Mozilla/5.0 (X11; Linux x86_64) Chrome/141.0 Safari/537.36", "#enable-unsafe-webgpu", "#enable-vulkan"),
+        ("Mozilla/5.0 (Windows NT 10.0) Chrome/110.0 Safari/537.36", "Chrome or Edge 113", "chrome://gpu"),
+        ("Mozilla/5.0 (Macintosh) Version/18.0 Safari/605.1.15", "Safari 26", "feature flags"),
+        ("something else", "a current Chrome", "hardware acceleration"),
+    ],
+)
+def test_no_adapter_says_what_to_switch_on(player: Player, agent: str, api: str, adapter: str) -> None:
+    """In each browser by its own words; and that WebGPU wants https."""
+    code = """async (agent) => {
+      const { openDevice } = await import("/web/player.js");
+      const set = (name, value) => Object.defineProperty(navigator, name, { value, configurable: true });
+      const told = () => openDevice().then(() => ["", ""], (e) => [e.name, e.message]);
+      set("userAgent", agent);
+      set("gpu", undefined);
+      const none = await told();
+      Object.defineProperty(globalThis, "isSecureContext", { value: false, configurable: true });
+      const open = await told();
+      Object.defineProperty(globalThis, "isSecureContext", { value: true, configurable: true });
+      set("gpu", { requestAdapter: async () => null });
+      const empty = await told();
+      delete navigator.gpu;
+      delete navigator.userAgent;
+      return [none, open, empty];
+    }"""
+    none, insecure, empty = player.page.evaluate(code, agent)
+    assert {none[0], insecure[0], empty[0]} == {"NoAdapter"}
+    assert api in none[1] and adapter in empty[1] and "https" in insecure[1]
 
 
 def test_no_adapter(context: BrowserContext, base_url: str, plan: Plan) -> None:

@@ -20,6 +20,7 @@ export class InputError extends WebrtError {}
 export class ModelError extends WebrtError {}
 export class UnsupportedType extends ModelError {}
 export class ShapeError extends ModelError {}
+export class SandboxError extends WebrtError {}
 export class DeviceError extends WebrtError {}
 export class NoAdapter extends DeviceError {}
 export class DeviceLost extends DeviceError {}

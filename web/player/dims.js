@@ -94,10 +94,13 @@ export class Sizes {
   #claims = [];
   #cache;
 
-  /** `cache` keeps values from run to run, by the key that `settle` returns. */
-  constructor(plan, cache = new Map()) {
+  /** `cache` keeps values from run to run, by the key that `settle` returns; of a sub-plan the sizes `around` are known. */
+  constructor(plan, cache = new Map(), around = null) {
     this.plan = plan;
     this.#cache = cache;
+    if (!around) return;
+    this.known = new Map(around.known);
+    this.#owners = new Map(around.#owners);
   }
 
   /** Binds the variables of a value's shape; `refuse(text)` makes the error where the shape is not the declared one. */
@@ -113,7 +116,7 @@ export class Sizes {
         this.known.set(name, dims[axis]);
         this.#owners.set(name, info.name);
       } else if (this.known.get(name) !== dims[axis]) {
-        throw refuse(`${what}, but ${name} is ${this.known.get(name)} by '${this.#owners.get(name)}'`);
+        throw refuse(`${what}, but ${name} is ${this.known.get(name)} by '${this.#owners.get(name) ?? "a step before"}'`);
       }
     });
   }

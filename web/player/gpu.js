@@ -197,6 +197,14 @@ export class Gpu extends Checks {
     return found;
   }
 
+  /** Submits and waits where more than `most` commands are recorded, so that a page does not stand still. */
+  async rest(most) {
+    if (this.#recorded.length <= most) return;
+    this.submit();
+    await this.device.queue.onSubmittedWorkDone();
+    this.alive();
+  }
+
   /** Forgets what was recorded and not submitted. */
   drop() {
     this.#recorded = [];

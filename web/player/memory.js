@@ -19,13 +19,26 @@ export class Memory {
   #sizes = [];
   generation = 0;
 
-  constructor(plan, gpu, { bound, target }) {
+  #external = new Map();
+  #owner;
+  #accumulators = new Map();
+
+  /** A sub-plan's memory has the constants of the memory `around` it. */
+  constructor(plan, gpu, { bound, target }, around = null) {
     this.plan = plan;
     this.gpu = gpu;
     this.bound = bound;
     this.limits = target.limits;
     this.#slots = plan.slots.map(() => null);
-    this.pool = new TexturePool(gpu, this.limits.maxTextureDimension2D, () => { this.generation += 1; });
+    this.pool = new TexturePool(gpu, this.limits.maxTextureDimension2D, () => {
+      gpu.submit(); // what uses the old texture
+      this.generation += 1;
+    });
+    this.#owner = around === null;
+    if (around) {
+      this.#constants = around.#constants;
+      this.#textures = around.#textures;
+    }
     if (plan.params_size) {
       const size = roundUp(plan.params_size, 256);
       this.#params = gpu.alloc(size, "parameters", GPUBufferUsage.UNIFORM | GPUBufferUsage.COPY_DST);
@@ -74,13 +87,50 @@ export class Memory {
     this.#sizes = sizes;
     sizes.forEach((size, i) => {
       const old = this.#slots[i];
-      if (size === null || old?.nbytes >= size) return;
+      if (size === null || old?.nbytes >= size || this.#external.has(i)) return;
+      if (old) this.gpu.submit(); // what uses it
       const wanted = old ? Math.max(size, Math.min(roundUp(old.nbytes * 1.5, 16), this.#largest(i))) : size;
       this.gpu.free(old);
       this.#slots[i] = null;
       this.generation += 1;
       this.#slots[i] = this.gpu.alloc(wanted, this.plan.slots[i].label || `slot ${i}`);
     });
+  }
+
+  /** Whether `ensure` would free nothing. */
+  fits(sizes) {
+    return this.#slots.every((old, i) => old === null || sizes[i] === null || this.#external.has(i)
+      || old.nbytes >= sizes[i]);
+  }
+
+  /** A buffer in the place of a slot's own from now on; null for its own. */
+  standIn(slot, buffer) {
+    if ((this.#external.get(slot) ?? null) === buffer) return;
+    if (buffer) this.#external.set(slot, buffer);
+    else this.#external.delete(slot);
+    this.generation += 1;
+  }
+
+  /** Whether a slot has a buffer that is not its own. */
+  isLent(slot) {
+    return this.#external.has(slot);
+  }
+
+  /** Whether a constant is in a buffer. */
+  has(constant) {
+    return this.#constants.has(constant);
+  }
+
+  /**
+   * The buffer of a loop's output, of at least so many bytes, and the one that it takes the place of: the caller moves
+   * what is there and frees that.
+   */
+  accumulator(number, nbytes) {
+    const old = this.#accumulators.get(number) ?? null;
+    if (old?.nbytes >= nbytes) return [old, null];
+    const wanted = old ? Math.max(nbytes, Math.min(2 * old.nbytes, this.limits.maxBufferSize - 16)) : nbytes;
+    this.#accumulators.set(number, this.gpu.alloc(wanted, `iterations of output ${number}`));
+    return [this.#accumulators.get(number), old];
   }
 
   /** The bytes of a place from `offset` to its end. */
@@ -118,15 +168,23 @@ export class Memory {
   reset() {
     this.#slots.forEach((b) => this.gpu.free(b));
     this.#slots.fill(null);
+    this.#accumulators.forEach((b) => this.gpu.free(b));
+    this.#accumulators.clear();
+    this.#external.clear();
     this.pool.close();
     this.generation += 1;
   }
 
   close() {
-    [...this.#arenas, ...this.#slots, this.#params].forEach((b) => this.gpu.free(b));
+    const owned = [...this.#arenas, ...this.#slots, this.#params, ...this.#accumulators.values()];
+    owned.forEach((b) => this.gpu.free(b));
     this.#slots.fill(null);
-    this.#textures.forEach((t) => this.gpu.freeTexture(t));
-    this.#textures.clear();
+    this.#accumulators.clear();
+    this.#external.clear();
+    if (this.#owner) {
+      this.#textures.forEach((t) => this.gpu.freeTexture(t));
+      this.#textures.clear();
+    }
     this.pool.close();
   }
 
@@ -142,7 +200,7 @@ export class Memory {
   }
 
   #slot(index) {
-    const buffer = this.#slots[index];
+    const buffer = this.#external.get(index) ?? this.#slots[index];
     if (buffer && this.#sizes[index] !== null) return { buffer, offset: 0, nbytes: buffer.nbytes };
     throw new PlanError(`the size of slot '${this.plan.slots[index].label}' is not known where a step needs it`);
   }

@@ -5,6 +5,7 @@
 
 import { DEFAULT_LIMITS, DTYPES, PlanError, lacks, nbytesOf, padded } from "./common.js";
 import { LIMIT, checkProgram } from "./dims.js";
+import { isControl, isWellFormed, operands, within } from "./subplans.js";
 
 const VERSION = 2;
 const MAX_GROUPS = 65535;
@@ -17,6 +18,7 @@ const MAX_PARAMS = 1 << 28;
 const MAX_BLOCK = 16384;
 const MAX_PROTO = 1 << 26;
 const MAX_DEPTH = 32;
+const MAX_NESTING = 8;
 const ALIGN = 256;
 
 const BINDING = new RegExp("@group\\(0\\) @binding\\((\\d+)\\) var(?:<storage, (read|read_write)>|"
@@ -38,6 +40,9 @@ const RECORDS = {
   copy: ["kind source source_offset target target_offset size", { node: -1 }],
   host: ["kind proto opsets inputs outputs", { outer: [], node: -1 }],
   read: ["kind reads", { node: -1 }],
+  branch: ["kind condition outputs bodies", { node: -1 }],
+  loop: ["kind bodies trips condition number state elements again outputs lines", { node: -1 }],
+  subplan: ["dims inputs outputs values slots steps", { params_size: 0, checks: [] }],
   placement: ["node op provider how", { reason: "", bytes: 0 }],
   work: ["tensors ops", { flop: [] }],
 };
@@ -81,22 +86,37 @@ export function parsePlan(text) {
       + `${VERSION}: update webrt, or compile the model again`);
   }
   d = record("plan", d);
-  if (!isObject(d.values) || !Array.isArray(d.steps) || !Array.isArray(d.checks)) throw damaged("a table is missing");
-  const values = Object.entries(d.values).map(([name, v]) => [name, record("value", v)]);
-  const kinds = ["dispatch", "copy", "host", "read"];
   const plan = {
-    ...d, values: new Map(values), inputs: records("value", d.inputs), outputs: records("value", d.outputs),
-    kernels: records("kernel", d.kernels), slots: records("slot", d.slots),
-    constants: records("constant", d.constants), placement: records("placement", d.placement),
-    work: records("work", d.work),
-    steps: d.steps.map((s) => record(kinds.includes(s?.kind) ? s.kind : "dispatch", s)),
+    ...tables(d, 0), kernels: records("kernel", d.kernels), constants: records("constant", d.constants),
+    placement: records("placement", d.placement), work: records("work", d.work),
   };
-  if (!plan.steps.every((s) => kinds.includes(s.kind))) throw damaged("a step of an unknown kind");
-  if (!plan.checks.every((c) => Array.isArray(c) && c.length === 2)) throw damaged("a check is no pair");
-  const isRef = (x) => isInt(x) || Array.isArray(x) && x.length === 1;
-  if (!plan.slots.every((s) => isRef(s.size))) throw damaged("a slot's size is no size");
   validate(plan);
   return plan;
+}
+
+const KINDS = ["dispatch", "copy", "host", "read", "branch", "loop"];
+
+/** What a plan and a sub-plan at `depth` both have. */
+function tables(d, depth) {
+  if (depth > 2 * MAX_NESTING) throw damaged("steps within steps without end");
+  if (!isObject(d.values) || !Array.isArray(d.steps) || !Array.isArray(d.checks)) throw damaged("a table is missing");
+  const values = Object.entries(d.values).map(([name, v]) => [name, record("value", v)]);
+  const made = {
+    ...d, values: new Map(values), inputs: records("value", d.inputs), outputs: records("value", d.outputs),
+    slots: records("slot", d.slots), steps: d.steps.map((s) => stepOf(s, depth)),
+  };
+  if (!made.checks.every((c) => Array.isArray(c) && c.length === 2)) throw damaged("a check is no pair");
+  const isRef = (x) => isInt(x) || Array.isArray(x) && x.length === 1;
+  if (!made.slots.every((s) => isRef(s.size))) throw damaged("a slot's size is no size");
+  return made;
+}
+
+function stepOf(given, depth) {
+  const step = record(KINDS.includes(given?.kind) ? given.kind : "dispatch", given);
+  if (!KINDS.includes(step.kind)) throw damaged("a step of an unknown kind");
+  if (!isControl(step)) return step;
+  if (!Array.isArray(step.bodies)) throw damaged("bodies are no list");
+  return { ...step, bodies: step.bodies.map((b) => tables(record("subplan", b), depth + 1)) };
 }
 
 function need(holds, where, what) {
@@ -105,13 +125,15 @@ function need(holds, where, what) {
 
 function validate(plan) {
   checkProgram(plan.dims);
-  for (const key of ["inputs", "outputs", "slots", "constants", "steps", "checks", "placement"]) {
-    need(plan[key].length <= MAX_TABLE, key, "more entries than allowed");
-  }
-  need(plan.values.size <= MAX_TABLE, "values", "more entries than allowed");
   need(plan.kernels.length <= MAX_KERNELS, "kernels", "more entries than allowed");
-  const size = plan.params_size;
-  need(isInt(size) && size >= 0 && size <= MAX_PARAMS, "params_size", "not a size, or larger than allowed");
+  plan.kernels.forEach((k, i) => checkKernel(k, `kernel ${i}`));
+  checkConstants(plan.constants);
+  checkExtras(plan, rulesFor(plan));
+  checkSteps(plan, "", 0);
+}
+
+/** What references within a plan's tables have to be. */
+function rulesFor(plan) {
   const is = {
     ref: (x) => isInt(x) || Array.isArray(x) && x.length === 1 && isIndex(x[0], plan.dims),
     sizes: (x, most) => Array.isArray(x) && x.length <= most && x.every(is.ref),
@@ -120,28 +142,42 @@ function validate(plan) {
     place: (p) => Array.isArray(p) && p.length === 2 && (p[0] === "s" || p[0] === "c")
       && isIndex(p[1], p[0] === "s" ? plan.slots : plan.constants),
   };
-  checkExtras(plan, is);
-  plan.kernels.forEach((k, i) => checkKernel(k, `kernel ${i}`));
-  plan.slots.forEach((s, i) => checkSlot(s, is, `slot ${i}`));
-  checkConstants(plan.constants);
-  checkValues(plan, is);
+  return is;
+}
+
+/** The tables and steps of a plan, or of a sub-plan at `depth`; `inside` says of which step. */
+function checkSteps(plan, inside, depth) {
+  checkProgram(plan.dims);
+  for (const key of ["inputs", "outputs", "slots", "constants", "steps", "checks", "placement"]) {
+    need(plan[key].length <= MAX_TABLE, inside + key, "more entries than allowed");
+  }
+  need(plan.values.size <= MAX_TABLE, `${inside}values`, "more entries than allowed");
+  const size = plan.params_size;
+  need(isInt(size) && size >= 0 && size <= MAX_PARAMS, `${inside}params_size`, "not a size, or larger than allowed");
+  const is = rulesFor(plan);
+  plan.checks.forEach(([ref, message], i) => {
+    need(is.ref(ref) && isText(message), `${inside}check ${i}`, "not a size and a message");
+  });
+  plan.slots.forEach((s, i) => checkSlot(s, is, `${inside}slot ${i}`));
+  checkValues(plan, is, inside);
   const made = new Set(plan.inputs.map((v) => v.name));
   plan.steps.forEach((step, i) => {
-    const where = `step ${i}`;
+    const where = `${inside}step ${i}`;
     const node = step.node === -1 || isIndex(step.node, plan.placement);
     need(node, where, "its node is not in the placement");
     if (step.kind === "dispatch") checkDispatch(plan, step, is, where);
     else if (step.kind === "copy") checkCopy(step, is, where);
     else if (step.kind === "read") checkRead(plan, step, is, where);
-    else checkHost(plan, step, made, where);
+    else if (isControl(step)) {
+      checkControl(plan, step, made, where);
+      need(depth < MAX_NESTING, where, "steps are nested deeper than allowed");
+      step.bodies.forEach((b, k) => checkSteps(within(plan, b), `${where}, body ${k}, `, depth + 1));
+    } else checkHost(plan, step, made, where);
   });
-  for (const v of plan.outputs) need(hasSource(v, made), `output '${v.name}'`, "nothing makes it");
+  for (const v of plan.outputs) need(hasSource(v, made), `${inside}output '${v.name}'`, "nothing makes it");
 }
 
 function checkExtras(plan, is) {
-  plan.checks.forEach(([size, message], i) => {
-    need(is.ref(size) && isText(message), `check ${i}`, "not a size and a message");
-  });
   plan.placement.forEach((p, i) => {
     const line = isTexts([p.node, p.op, p.provider, p.how, p.reason]);
     need(line && (p.bytes === null || isInt(p.bytes) && p.bytes >= 0), `placement ${i}`, "not a line of the report");
@@ -209,15 +245,15 @@ function checkConstants(constants) {
   need(end < LIMIT, "constants", "more bytes than allowed");
 }
 
-function checkValues(plan, is) {
+function checkValues(plan, is, inside) {
   for (const kind of ["input", "output"]) {
     const infos = plan[`${kind}s`];
-    infos.forEach((v, i) => checkValue(plan, v, is, `${kind} ${i}`));
-    need(new Set(infos.map((v) => v.name)).size === infos.length, `${kind}s`, "a name occurs twice");
+    infos.forEach((v, i) => checkValue(plan, v, is, `${inside}${kind} ${i}`));
+    need(new Set(infos.map((v) => v.name)).size === infos.length, `${inside}${kind}s`, "a name occurs twice");
   }
   for (const [name, v] of plan.values) {
-    checkValue(plan, v, is, `value '${name}'`);
-    need(v.name === name, `value '${name}'`, "it has another name");
+    checkValue(plan, v, is, `${inside}value '${name}'`);
+    need(v.name === name, `${inside}value '${name}'`, "it has another name");
   }
 }
 
@@ -340,6 +376,28 @@ function checkRead(plan, step, is, where) {
     const known = isText(name) && plan.dims.some(([op, variable]) => op === "var" && variable === name);
     need(known, where, "it reads a variable that no size has");
   }
+}
+
+function checkControl(plan, step, made, where) {
+  need(isWellFormed(step), where, "its bodies, names or flags are malformed");
+  const named = step.outputs.filter((n) => n);
+  const read = operands(step);
+  for (const n of [...read, ...named]) need(plan.values.has(n), where, `the value '${n}' is not known`);
+  for (const n of read) need(hasSource(plan.values.get(n), made), where, `nothing makes the value '${n}' before`);
+  need(new Set(named).size === named.length, where, "an output occurs twice");
+  need(named.every((n) => plan.values.get(n).place !== null), where, "an output has no place");
+  if (step.kind === "loop") {
+    need(step.trips || step.condition || step.elements.length || step.again, where, "nothing ends it");
+    const inputs = new Map(step.bodies[0].inputs.map((v) => [v.name, v]));
+    const roles = [...step.state, ...step.elements].map(([, b]) => b);
+    for (const n of [...roles, ...(step.number ? [step.number] : [])]) {
+      need(inputs.has(n), where, `its body has no input '${n}'`);
+    }
+    const own = new Set(roles.filter((n) => n !== step.number));
+    need(own.size === roles.length, where, "an input of its body has two meanings");
+    need(roles.every((n) => inputs.get(n).place !== null), where, "a state or an element has no place");
+  }
+  named.forEach((n) => made.add(n));
 }
 
 function checkHost(plan, step, made, where) {

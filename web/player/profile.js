@@ -1,6 +1,6 @@
 /**
- * Times runs step by step: the twin of webrt/runtime/profile.py. Spans are { step, begin, end, host }, in milliseconds of
- * performance.now(); step -1 is a command that brings an input or an output to its place.
+ * Times runs step by step: the twin of webrt/runtime/profile.py. Spans are { step, kind, begin, end }, in milliseconds of
+ * performance.now(); step -1 is a command that brings an input or an output to its place, kinds are the twin's.
  */
 
 import { resolve } from "./dims.js";
@@ -14,7 +14,7 @@ const CPU_CLOCK = "CPU clock: every step is submitted and waited for alone";
 export class Profile {
   #device;
   #run = null;
-  #steps = []; // of the commands since the last submit
+  #steps = []; // { step, kind } of the commands since the last submit
   #sets = [];
   #waiting = [];
 
@@ -30,15 +30,15 @@ export class Profile {
   }
 
   /** What the pass of the next command has to write; undefined where the CPU's clock times it. */
-  pass({ step = -1 }) {
+  pass(command) {
     if (this.alone) return undefined;
-    return { timestampWrites: this.#next(step) };
+    return { timestampWrites: this.#next(command) };
   }
 
   /** Encodes what `copy` does between two empty passes. */
-  around(encoder, { step = -1 }, copy) {
+  around(encoder, command, copy) {
     if (this.alone) return copy();
-    const { querySet, beginningOfPassWriteIndex, endOfPassWriteIndex } = this.#next(step);
+    const { querySet, beginningOfPassWriteIndex, endOfPassWriteIndex } = this.#next(command);
     encoder.beginComputePass({ timestampWrites: { querySet, beginningOfPassWriteIndex } }).end();
     copy();
     encoder.beginComputePass({ timestampWrites: { querySet, endOfPassWriteIndex } }).end();
@@ -61,18 +61,18 @@ export class Profile {
   }
 
   /** Runs what was recorded, a command of `step`, and waits for it. */
-  async wait(gpu, { step = -1 }) {
+  async wait(gpu, command) {
     const begin = performance.now();
     gpu.submit();
     await this.#device.queue.onSubmittedWorkDone();
-    this.#run.spans.push({ step, begin, end: performance.now(), host: false });
+    this.#run.spans.push({ ...labelOf(command), begin, end: performance.now() });
   }
 
   /** What `work` gives, which the host does for a segment of host steps. */
   async host(steps, work) {
     const begin = performance.now();
     const made = await work();
-    this.#run.spans.push({ step: steps[0], begin, end: performance.now(), host: true });
+    this.#run.spans.push({ step: steps[0], kind: "host", begin, end: performance.now() });
     return made;
   }
 
@@ -88,20 +88,20 @@ export class Profile {
       const ms = Array.from(ticks, (t) => Number(t - zero) / 1e6);
       if (first || shift === null) shift = { zero, at: performance.now() - Math.max(...ms) };
       const at = shift.at + Number(zero - shift.zero) / 1e6;
-      const spans = steps.map((step, i) => (
-        { step, begin: at + ms[2 * i], end: at + Math.max(ms[2 * i], ms[2 * i + 1]), host: false }));
+      const spans = steps.map((label, i) => (
+        { ...label, begin: at + ms[2 * i], end: at + Math.max(ms[2 * i], ms[2 * i + 1]) }));
       run.spans.push(...spans);
       run.submits.push([Math.min(...spans.map((s) => s.begin)), Math.max(...spans.map((s) => s.end))]);
     }
-    const dispatches = new Set(run.spans.filter((s) => s.step >= 0 && !s.host).map((s) => s.step));
+    const dispatches = new Set(run.spans.filter((s) => s.step >= 0 && s.kind === "dispatch").map((s) => s.step));
     const kernels = [...dispatches].map((step) => [step, kernelOf(step)]).filter(([, kernel]) => kernel !== null);
     this.runs.push({ ...run, end: performance.now(), values: [...values], kernels: Object.fromEntries(kernels) });
   }
 
-  #next(step) {
+  #next(command) {
     const at = this.#steps.length % MOST;
     if (!at) this.#sets.push(this.#device.createQuerySet({ type: "timestamp", count: 2 * MOST }));
-    this.#steps.push(step);
+    this.#steps.push(labelOf(command));
     return { querySet: this.#sets.at(-1), beginningOfPassWriteIndex: 2 * at, endOfPassWriteIndex: 2 * at + 1 };
   }
 
@@ -109,6 +109,9 @@ export class Profile {
     return this.#device.createBuffer({ label: "a profile's timestamps", size, usage });
   }
 }
+
+const labelOf = ({ step = -1, pipeline, texture }) => (
+  { step, kind: pipeline ? "dispatch" : texture ? "fill" : "copy" });
 
 /** Runs as a trace in Chrome's format (chrome://tracing, ui.perfetto.dev): an object for JSON. */
 export function traceOf(plan, runs, adapter) {
@@ -121,10 +124,10 @@ export function traceOf(plan, runs, adapter) {
   runs.forEach((run, number) => {
     traceEvents.push(slice(`run ${number}`, "run", 1, run.begin, run.end, { clock: run.clock }));
     for (const [begin, end] of run.submits) traceEvents.push(slice("submit", "submit", 2, begin, end, { run: number }));
-    for (const { step, begin, end, host } of run.spans) {
+    for (const { step, kind, begin, end } of run.spans) {
       const args = { run: number, ...describe(plan, step, run) };
-      const kind = host ? "host" : args.kind;
-      traceEvents.push(slice(`${args.op} ${args.node}`.trim(), kind, host ? 3 : 2, begin, end, args));
+      const label = `${kind === "fill" ? "texture for " : ""}${args.op} ${args.node}`.trim();
+      traceEvents.push(slice(label, kind, kind === "host" ? 3 : 2, begin, end, args));
     }
   });
   const clocks = [...new Set(runs.map((r) => r.clock))];

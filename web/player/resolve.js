@@ -117,11 +117,18 @@ export class Resolver {
     if (size === null) return null;
     for (const limit of ["maxBufferSize", ...(this.bound.has(index) ? ["maxStorageBufferBindingSize"] : [])]) {
       if (size > this.target.limits[limit]) {
-        throw new TargetError(`the tensor '${slot.label}' needs ${size} bytes at these sizes; `
+        throw new TargetError(`${this.#user(index)}: the tensor '${slot.label}' needs ${size} bytes at these sizes; `
           + `the device '${this.target.name}' has ${limit} ${this.target.limits[limit]}`);
       }
     }
     return padded(size);
+  }
+
+  /** The first step that touches a slot. */
+  #user(slot) {
+    const touches = (step) => placesOf(step).some(([kind, index]) => kind === "s" && index === slot);
+    const user = this.plan.steps.find(touches);
+    return user ? this.name(user) : "the plan";
   }
 
   /** The numbers of a step, SKIP where it does nothing, null where they are not known yet. */

@@ -8,7 +8,8 @@ export function binds(plan, info) {
 }
 
 /**
- * Consecutive steps of one kind: [{ kind: "device" | "host" | "read", steps }]. Operands of a host segment are read
+ * Consecutive steps of one kind, or a branch or a loop alone: [{ kind: "device" | "host" | "read" | "branch" | "loop",
+ * steps }]. Operands of a host segment are read
  * before it and its results are uploaded after it, so a host step that reads a place that the segment fills, or a size
  * that it makes, starts another one.
  */
@@ -18,8 +19,9 @@ export function segmentsOf(plan) {
   const out = [];
   let now = null;
   plan.steps.forEach((step, i) => {
-    const kind = step.kind === "host" || step.kind === "read" ? step.kind : "device";
-    if (out.at(-1)?.kind !== kind || (kind === "host" && needs(plan, step, now, late))) {
+    const kind = step.kind === "dispatch" || step.kind === "copy" ? "device" : step.kind;
+    const alone = kind === "branch" || kind === "loop";
+    if (alone || out.at(-1)?.kind !== kind || (kind === "host" && needs(plan, step, now, late))) {
       out.push({ kind, steps: [] });
       now = { names: new Set(), places: new Set(), variables: new Set() };
     }

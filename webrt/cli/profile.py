@@ -87,7 +87,7 @@ def _lines(made: dict[str, Any]) -> Iterable[str]:
     yield (
         f"run        {made['wall_ms']:.2f} ms, median of {made['runs']}: {made['device_ms']:.2f} in "
         f"{counted(made['dispatches'], 'dispatch')}, {made['span_ms'] - made['device_ms']:.2f} between them, "
-        f"{made['host_ms']:.2f} on the CPU provider"
+        f"{made['host_ms']:.2f} on the CPU provider; {made['fill_ms']:.2f} of it are copies into textures"
     )
     yield f"\n{'ms':>9} {'share':>6} {'GFLOP/s':>8} {'GB/s':>7}  node"
     for row in made["nodes"][:MOST_LINES]:

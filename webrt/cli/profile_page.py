@@ -86,6 +86,7 @@ def _head(report: Row) -> Iterable[str]:
     cards = [
         (_ms(report["wall_ms"]), f"a run, median of {report['runs']}"),
         (_ms(report["device_ms"]), f"in {report['dispatches']} dispatches"),
+        (_ms(report["fill_ms"]), "of it copies into textures"),
         (_ms(between), "between them on the device"),
         (_ms(report["host_ms"]), "on the CPU provider"),
     ]

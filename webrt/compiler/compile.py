@@ -6,7 +6,7 @@ source ─▶ frontend ─▶ normalize ─▶ partition ─▶ fuse ─▶ lowe
 from __future__ import annotations
 
 import logging
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 import onnx
@@ -14,12 +14,15 @@ import onnx
 from webrt import dims as D
 from webrt import dtypes as T
 from webrt.compiler import dump, emit, export, free_dims, frontend, fuse, in_place, lower, memory, normalize, partition
+from webrt.compiler.body import Control, every
 from webrt.compiler.infer import infer, is_variable, variables_for
+from webrt.compiler.opening import Bodies
 from webrt.compiler.options import CompileOptions, Precision
 from webrt.compiler.partition import Demands, Placed
 from webrt.errors import NotConstant, PlacementError, counted
 from webrt.ir import Graph, Value
 from webrt.plan import Plan
+from webrt.target import Target
 
 logger = logging.getLogger("webrt")
 
@@ -52,7 +55,7 @@ def compile_model(source: frontend.Source, options: CompileOptions | None = None
     extended = _extended(graph, options)
     if extended:
         _report(options, "fuse")
-        placed = fuse.fuse(graph, placed, options.target, extended.__contains__, trace)
+        placed = _fused(graph, placed, options.target, extended, trace)
     if optimized is not None:
         export.annotate(optimized, placed, extended)
         _write(optimized, options)
@@ -81,7 +84,7 @@ def _refuse_unknowns(graph: Graph, demands: Demands, options: CompileOptions) ->
 
 def refuse_cpu_nodes(placed: list[Placed]) -> None:
     """Raises PlacementError naming every node that would run on the CPU."""
-    lines = [f"{p.node.op} {p.node.name!r}: {p.reason}" for p in placed if p.how == "host"]
+    lines = [f"{p.node.op} {p.node.name!r}: {p.reason}" for p in every(placed) if p.how == "host"]
     if lines:
         shown = "; ".join(lines[:10]) + (f"; and {len(lines) - 10} more" if len(lines) > 10 else "")
         raise PlacementError(f"{counted(len(lines), 'node')} would run on the CPU, which the session forbids: {shown}")
@@ -96,7 +99,8 @@ def _front_half(
     graph.assumed = options.assumed or {}
     free_dims.fix(graph, model, options)
     _report(options, "normalize")
-    wanted = normalize.normalize(graph, structural, options.runs, trace)
+    opener = Bodies(options.runs) if "webgpu" in options.providers else None
+    wanted = normalize.normalize(graph, structural, options.runs, trace, opener)
     structural -= {v.name for v in graph.values() if v.name in structural and not is_variable(v)}
     _in_fewer_bits(graph, options, structural)
     _split_constants(graph)
@@ -128,6 +132,17 @@ def _write(model: onnx.ModelProto, options: CompileOptions) -> None:
         options.optimized(export.to_bytes(model))
     if options.optimized_path is not None:
         export.save_model(model, options.optimized_path, options.optimized_data)
+
+
+def _fused(
+    graph: Graph, placed: list[Placed], target: Target, passes: Sequence[str], trace: dump.Trace
+) -> list[Placed]:
+    """After these extended passes, in bodies too."""
+    for p in placed:
+        for step in p.steps:
+            for body in step.bodies if isinstance(step, Control) else ():
+                body.placed = _fused(body.graph, body.placed, target, passes, dump.Trace())
+    return fuse.fuse(graph, placed, target, passes.__contains__, trace)
 
 
 def _back_half(graph: Graph, placed: list[Placed], options: CompileOptions, structural: set[str]) -> Plan:

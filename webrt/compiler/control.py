@@ -1,8 +1,8 @@
-"""If whose branch is known before the run → the nodes of that branch; why other control flow stays as it is.
+"""If whose branch is known before the run → the nodes of that branch; what else decides the course of control flow.
 
 A condition is known where it is constant, or shape arithmetic. Where elements of scalar graph inputs decide it,
-`why_not` names those inputs, so that a session compiles once for each of their values; where sizes of inputs decide it,
-it names the condition, and a session compiles for each outcome. Everything else stays one node of the CPU provider.
+`depends_on` names those inputs, so that a session compiles once for each of their values; where sizes of inputs decide
+it, it names the condition, and a session compiles for each outcome. Everything else is decided at the run.
 """
 
 from __future__ import annotations
@@ -12,9 +12,10 @@ from typing import Any
 import numpy as np
 
 from webrt import dims as D
+from webrt.compiler.body import Control
 from webrt.compiler.splice import fresh_names, opsets_of, subgraph
 from webrt.dims import Dim
-from webrt.errors import ModelError, NotConstant, UnsupportedOp
+from webrt.errors import NotConstant, ShapeError, UnsupportedOp, UnsupportedType
 from webrt.ir import Graph, Node, Value
 
 MAX_TRIPS = 64
@@ -40,24 +41,65 @@ def inline_known_branches(graph: Graph) -> bool:
     return replace_nodes(graph, out)
 
 
-def why_not(node: Node, graph: Graph) -> ModelError:
-    """Why a control-flow node stays as it is; NotConstant with the scalar graph inputs that decide its course."""
-    scalars = {v.name for v in graph.inputs if v.static_shape is not None and v.elements == 1}
-    deciding = node.inputs[: {"If": 1, "Loop": 2}.get(node.op_type, 0)]
-    roots = frozenset().union(*(v.roots for v in deciding if v is not None and known(v) is None))
-    if roots and roots <= scalars:
-        names = ", ".join(sorted(roots))
-        return NotConstant(f"what {node.op_type} does depends on the elements of {names}", roots=roots)
-    if node.op_type == "If":
-        condition = _size(node.inputs[0])
-        sizes = {name for v in graph.inputs for d in v.shape or () for name in D.variables(d)}
-        if condition is not None and D.variables(condition) <= sizes:
-            program = {D.text(condition): D.program_of(condition)}
-            return NotConstant("which branch is taken depends on sizes", conditions=program)
-        return UnsupportedOp("the condition is not known before the run")
-    return UnsupportedOp(
-        f"{node.op_type} whose iterations are not known before the run, are more than {MAX_TRIPS}, or need the CPU"
-    )
+def depends_on(node: Node, graph: Graph) -> NotConstant | None:
+    """What an If's course depends on that the caller could tell beforehand: elements of scalar inputs, or sizes."""
+    fed = outermost(graph).inputs
+    condition = node.inputs[0] if node.op == "If" else None
+    if condition is None or known(condition) is not None:
+        return None
+    scalars = {v.name for v in fed if v.static_shape is not None and v.elements == 1}
+    if condition.roots and condition.roots <= scalars:
+        names = ", ".join(sorted(condition.roots))
+        return NotConstant(f"what {node.op_type} does depends on the elements of {names}", roots=condition.roots)
+    size = _size(condition)
+    sizes = {name for v in fed for d in v.shape or () for name in D.variables(d)}
+    if size is None or not D.variables(size) <= sizes:
+        return None
+    program = {D.text(size): D.program_of(size)}
+    return NotConstant("which branch is taken depends on sizes", conditions=program)
+
+
+def outermost(graph: Graph) -> Graph:
+    """The model's own graph."""
+    return graph if graph.around is None else outermost(graph.around)
+
+
+def check_step(step: Control) -> None:
+    """Raises UnsupportedType or UnsupportedOp for what the executors do not move between a step and its bodies."""
+    for v in [*step.node.outputs, *(o for b in step.bodies for o in b.carried)]:
+        if v is not None and (v.dtype is None or not v.dtype.on_device):
+            raise UnsupportedType(f"devices hold no {v.dtype or 'sequences, optionals or maps'}")
+        if v is not None and v.shape is None:
+            raise UnsupportedOp(f"the rank of {v.name!r} is not known before the run")
+    for body in step.bodies:
+        made = body.graph.outputs[body.again + len(body.state) :] if body.lines else []
+        for v in [*(b for _, b, _ in body.elements), *made]:
+            if v.dtype is None or v.shape is None or D.mod(D.mul(v.elements, v.dtype.bits), 32) != 0:
+                raise UnsupportedOp(f"an element of {v!r} is not made of whole 32-bit words")
+        if step.node.op == "Scan" and any(step.node.attr("scan_output_axes", [])):
+            raise UnsupportedOp("a scan output that is not stacked on the first axis")
+
+
+def checks_of(step: Control) -> list[tuple[Dim, str]]:
+    """What must hold at a run: the sequences of a Scan are equally long."""
+    out: list[tuple[Dim, str]] = []
+    for body in step.bodies:
+        lengths = [a.known_shape[0] for a, _, _ in body.elements]
+        for n in lengths[1:]:
+            holds = D.eq(n, lengths[0])
+            said = f"{step.node.op_type} {step.node.name!r}: the scanned inputs have {lengths[0]} and {n} elements"
+            if holds == 0:
+                raise ShapeError(said)
+            if not isinstance(holds, int):
+                out.append((holds, said))
+    return out
+
+
+def how_decided(step: Control) -> str:
+    """What is read back to decide the course; empty where nothing is."""
+    late = [v for v in step.deciding if known(v) is None and v.contents is None and v.producer is not None]
+    late += [b.graph.outputs[0] for b in step.bodies if b.again and b.graph.outputs[0].producer is not None]
+    return f"reads back {' and '.join(repr(v.name) for v in late)}" if late else ""
 
 
 def replace_nodes(graph: Graph, nodes: list[Node]) -> bool:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import base64
 from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
 from typing import Any
 
 import numpy as np
@@ -11,6 +12,7 @@ import onnx
 
 from webrt import dims as D
 from webrt import plan as P
+from webrt.compiler.body import Body, Control
 from webrt.compiler.export import tensor_of
 from webrt.compiler.infer import located, may_be_structural
 from webrt.compiler.lower import HostNode, Item, is_sizes
@@ -18,10 +20,11 @@ from webrt.compiler.memory import Memory, nbytes, slot_size
 from webrt.compiler.partition import Placed
 from webrt.compiler.splice import opsets_of
 from webrt.compiler.work import work_of
-from webrt.dims import Dim, DimRef, DimTable
+from webrt.dims import Dim, DimRef, DimTable, var
 from webrt.errors import ShapeError
 from webrt.ir import Graph, Node, Value
 from webrt.lowering import Binding, CopyBytes, Launch, ReadBack
+from webrt.subplans import Branch, Loop, SubPlan, operands
 from webrt.target import Target
 
 PARAMS_ALIGN = 256
@@ -32,58 +35,83 @@ def emit(
     meta: Mapping[str, Any],
 ) -> P.Plan:  # fmt: skip
     """The finished plan. `meta` is added to the model's own."""
-    return _Emitter(graph, memory, structural).plan(placed, items, target, meta)
+    emitter = _Emitter(graph, placed, memory, structural, _Shared(list(memory.constants)))
+    return emitter.plan(items, target, meta)
+
+
+@dataclass
+class _Shared:
+    """What a plan and its sub-plans have together."""
+
+    constants: list[Value]
+    kernels: dict[str, int] = field(default_factory=dict)
+    kernel_list: list[P.Kernel] = field(default_factory=list)
+    lines: list[P.PlacedNode] = field(default_factory=list)
 
 
 class _Emitter:
-    def __init__(self, graph: Graph, memory: Memory, structural: set[str]) -> None:
-        self.graph, self.memory, self.structural = graph, memory, structural
+    """Of a plan, or of a sub-plan, whose values have names that begin with `label`."""
+
+    def __init__(
+        self, graph: Graph, placed: Sequence[Placed], memory: Memory, structural: set[str], shared: _Shared,
+        label: str | None = None,
+    ) -> None:  # fmt: skip
+        self.graph, self.placed, self.memory, self.shared, self.label = graph, placed, memory, shared, label
+        self.structural = structural if label is None else {n for n in structural if n.startswith(label)}
+        self.every_structural = structural
         self.table = DimTable()
-        self.kernels: dict[str, int] = {}
-        self.kernel_list: list[P.Kernel] = []
         self.blocks: dict[tuple[DimRef, ...], int] = {}
         self.params_size = 0
-        self.constants = list(memory.constants)
         self.values: dict[str, P.ValueInfo] = {}
+        self.first_line = len(shared.lines)
+        shared.lines += [_report(p, memory) for p in placed]
+        self.outside: set[str] = set()
+        self.needs: dict[int, list[DimRef]] = {}
 
-    def plan(self, placed: Sequence[Placed], items: Sequence[Item], target: Target, meta: Mapping[str, Any]) -> P.Plan:
+    def tables(self, items: Sequence[Item]) -> tuple[SubPlan, list[tuple[Item, P.Step]]]:
+        """What a plan and a sub-plan both have, and its steps with what they were made of."""
         inputs = tuple(self._info(v, is_input=True) for v in self.graph.inputs)
         pairs = [(item, s) for item in items for s in self._step(item)]
         steps = tuple(s for _, s in pairs)
         outputs = tuple(self._info(v) for v in self.graph.outputs)
-        checks = tuple((self.table.ref(d), m) for p in placed for d, m in p.checks)
+        checks = tuple((self.table.ref(d), m) for p in self.placed for d, m in p.checks)
         sizes = zip(self.memory.slots, self.memory.labels, strict=True)
         slots = tuple(P.Slot(self.table.ref(size), label) for size, label in sizes)
-        arrays = [_bytes(v) for v in self.constants]
+        self._refuse_unbound(inputs, steps, slots)
+        program, size = self.table.program, self.params_size
+        return SubPlan(program, inputs, outputs, self.values, slots, steps, size, checks), pairs
+
+    def plan(self, items: Sequence[Item], target: Target, meta: Mapping[str, Any]) -> P.Plan:
+        tables, pairs = self.tables(items)
+        work = tuple(work_of(pairs, self.placed, self.table.ref))
+        arrays = [_bytes(v) for v in self.shared.constants]
         offsets = P.layout_constants([len(a) for a in arrays])
         constants = tuple(
             P.Constant(v.name, str(v.dtype), v.static_shape or (), len(a), o)
-            for v, a, o in zip(self.constants, arrays, offsets, strict=True)
+            for v, a, o in zip(self.shared.constants, arrays, offsets, strict=True)
         )
-        self._refuse_unbound(inputs, steps, slots, placed)
-        work = tuple(work_of(pairs, placed, self.table.ref))
         return P.Plan(
-            dims=self.table.program, inputs=inputs, outputs=outputs, values=self.values,
-            kernels=tuple(self.kernel_list),
-            slots=slots, constants=constants, steps=steps, params_size=self.params_size, checks=checks,
-            placement=tuple(_report(p, self.memory) for p in placed), work=work, target=target.to_json(),
+            **tables.__dict__, kernels=tuple(self.shared.kernel_list), constants=constants,
+            placement=tuple(self.shared.lines), work=work, target=target.to_json(),
             meta={**self.graph.meta, "opsets": self.graph.opsets, **meta}, data=lambda i: arrays[i],
         )  # fmt: skip
 
-    def _refuse_unbound(
-        self, inputs: Sequence[P.ValueInfo], steps: Sequence[P.Step], slots: Sequence[P.Slot], placed: Sequence[Placed]
-    ) -> None:
+    def _refuse_unbound(self, inputs: Sequence[P.ValueInfo], steps: Sequence[P.Step], slots: Sequence[P.Slot]) -> None:
         """Raises ShapeError where a step's sizes depend on a variable that neither an input nor a step before gives."""
         known = _Known(self.table.program)
+        if self.label is not None:
+            self.outside |= {n for n in known.missing() if not n.removeprefix("in:").startswith(self.label)}
+            known.add(self.outside)
         known.add({P.DRAWN}.union(*map(self._binds, inputs)))
         for step in steps:
             sizes: list[DimRef] = []
             unread: list[DimRef] = []
-            if isinstance(step, P.HostStep):
-                read = [self.values[name] for name in (*step.inputs, *step.outer) if name]
+            if isinstance(step, (P.HostStep, Branch, Loop)):
+                names = (*step.inputs, *step.outer) if isinstance(step, P.HostStep) else operands(step)
+                read = [self.values[name] for name in names if name]
                 made = [self.values[name] for name in step.outputs if name]
                 needed = [d for info in read if info.place is not None for d in info.shape or ()]
-                unread = [d for d in needed if not known.has(d)]
+                unread = [d for d in (*needed, *self.needs.get(step.node, ())) if not known.has(d)]
                 known.add(set[str]().union(*map(self._binds, made)))
                 sizes = [d for info in made for d in info.shape or ()]
             elif isinstance(step, P.Read):
@@ -94,7 +122,7 @@ class _Emitter:
             if unread or not all(map(known.has, sizes)):
                 missing = ", ".join(known.missing()[:3])
                 error = ShapeError(f"its sizes depend on {missing}, which nothing before it gives; fix the free dims")
-                raise located(error, placed[step.node].node)
+                raise located(error, self.placed[step.node - self.first_line].node)
 
     def _binds(self, info: P.ValueInfo) -> set[str]:
         """The variables that a fed or made value gives."""
@@ -103,18 +131,25 @@ class _Emitter:
 
     def _step(self, item: Item) -> list[P.Step]:
         step = item.step
+        if isinstance(step, Control):
+            return [self._control(step, self.first_line + item.node)]
         if isinstance(step, Launch):
-            return [self._dispatch(step, item.node)]
+            return [self._dispatch(step, self.first_line + item.node)]
         if isinstance(step, CopyBytes):
             offsets = [self.table.ref(d) for d in (step.source_offset, step.target_offset, step.size)]
             return [
                 P.Copy(
-                    self._place(step.source), offsets[0], self._place(step.target), offsets[1], offsets[2], item.node
+                    self._place(step.source),
+                    offsets[0],
+                    self._place(step.target),
+                    offsets[1],
+                    offsets[2],
+                    self.first_line + item.node,
                 )
             ]
         if isinstance(step, ReadBack):
-            return [P.Read(((self._place(step.source), step.name),), item.node)]
-        return [self._host(step.node, item.node)] if isinstance(step, HostNode) else []
+            return [P.Read(((self._place(step.source), step.name),), self.first_line + item.node)]
+        return [self._host(step.node, self.first_line + item.node)] if isinstance(step, HostNode) else []
 
     def _dispatch(self, launch: Launch, node: int) -> P.Dispatch:
         alternatives, when = [], []
@@ -138,10 +173,36 @@ class _Emitter:
         return self.blocks[params]
 
     def _kernel(self, kernel: P.Kernel) -> int:
-        if kernel.hash not in self.kernels:
-            self.kernels[kernel.hash] = len(self.kernel_list)
-            self.kernel_list.append(kernel)
-        return self.kernels[kernel.hash]
+        if kernel.hash not in self.shared.kernels:
+            self.shared.kernels[kernel.hash] = len(self.shared.kernel_list)
+            self.shared.kernel_list.append(kernel)
+        return self.shared.kernels[kernel.hash]
+
+    def _control(self, step: Control, index: int) -> P.Step:
+        node, body = step.node, step.bodies[0]
+        for value in [*step.operands, *(v for v in node.outputs if v is not None)]:
+            self.values.setdefault(value.name, self._info(value, made_by=node))
+        outputs = tuple("" if v is None else v.name for v in node.outputs)
+        bodies = tuple(self._body(b, index) for b in step.bodies)
+        if node.op == "If":
+            return Branch(node.input(0).name, outputs, bodies, index)
+        trips, condition = ("" if k not in range(len(node.inputs)) else _name(node.inputs[k]) for k in (0, 1))
+        scan = node.op == "Scan"
+        own = len(body.state) - (len(node.inputs) - (int(node.attr("num_scan_inputs")) if scan else 2))
+        return Loop(
+            bodies, "" if scan else trips, "" if scan else condition, _name(body.number),
+            tuple((a.name, b.name) for a, b in body.state),
+            tuple((a.name, b.name, backward) for a, b, backward in body.elements),
+            body.again, ("",) * own + outputs, tuple(body.lines), index,
+        )  # fmt: skip
+
+    def _body(self, body: Body, step: int) -> SubPlan:
+        if body.memory is None:
+            raise AssertionError(f"the body {body.label!r} has no places")
+        inner = _Emitter(body.graph, body.placed, body.memory, self.every_structural, self.shared, body.label)
+        made, _ = inner.tables(body.items)
+        self.needs.setdefault(step, []).extend(self.table.ref(var(name)) for name in sorted(inner.outside))
+        return made
 
     def _host(self, node: Node, index: int) -> P.HostStep:
         for value in [*node.given(), *node.outer, *(v for v in node.outputs if v is not None)]:
@@ -176,9 +237,9 @@ class _Emitter:
         return int(value.elements) if isinstance(value.elements, int) else 0
 
     def _constant(self, value: Value) -> int:
-        if value not in self.constants:
-            self.constants.append(value)
-        return self.constants.index(value)
+        if value not in self.shared.constants:
+            self.shared.constants.append(value)
+        return self.shared.constants.index(value)
 
     def _place(self, value: Value) -> P.Place:
         place = self.memory.place(value)
@@ -189,6 +250,10 @@ class _Emitter:
 
 def _texels(b: Binding) -> Dim:
     return D.floordiv(b.size or slot_size(b.value), P.ALIGN)
+
+
+def _name(value: Value | None) -> str:
+    return "" if value is None else value.name
 
 
 class _Known:

@@ -41,11 +41,11 @@ def infer(graph: Graph, structural: Collection[str] = ()) -> set[str]:
     """
     wanted: set[str] = set()
     for value in graph.inputs:
-        if value.const is None:
+        if value.const is None and graph.around is None:
             value.roots = frozenset({value.name}) if _small(value, 64) else frozenset({COMPUTED})
         _mark(value, structural)
     for node in graph.nodes:
-        _node(node, graph, wanted)
+        _node(node, graph, wanted, structural)
         for output in node.outputs:
             if output is not None:
                 _mark(output, structural)
@@ -75,9 +75,11 @@ def guarded() -> Iterator[None]:
         raise InvalidModel(f"its attributes and inputs do not fit together ({what}); export the model again") from e
 
 
-def _node(node: Node, graph: Graph, wanted: set[str]) -> None:
+def _node(node: Node, graph: Graph, wanted: set[str], structural: Collection[str]) -> None:
     try:
         infos = _own_shapes(node, wanted)
+        if infos is None and graph.opener is not None:
+            infos = graph.opener.open(node, graph, structural)
         if infos is None:
             infos = _onnx_shapes(node, graph)
     except (ShapeError, InvalidModel) as e:

@@ -21,10 +21,11 @@ from webrt.compiler.partition import Placed
 from webrt.dims import Dim
 from webrt.errors import NotConstant, UnsupportedOp, UnsupportedType
 from webrt.ir import Node, Value, constant
-from webrt.lowering import Builder, Elementwise
+from webrt.lowering import Builder, Elementwise, static_bytes
 from webrt.ops.channels_last import CHANNELS_LAST
 from webrt.ops.elementwise import launch
 from webrt.ops.reduce import reduced_axes
+from webrt.ops.unfold import unfolds
 from webrt.ops.view import View, channels_to_first, channels_to_last, move
 
 REASON = "keeps images channels-last"
@@ -82,6 +83,9 @@ class _Layout:
         node = placed.node
         if placed.how not in ("kernel", "copy", "alias") or len(node.outputs) != 1 or node.outputs[0] is None:
             return None
+        size = static_bytes(node.output())
+        if size is not None and size > self.lines.target.limit("maxStorageBufferBindingSize"):
+            return None  # no transposition could give it back to what reads it as ONNX has it
         if node.op == "Transpose":
             return self._transpose(placed)
         if node.op in ("Reshape", "Flatten", "Squeeze", "Unsqueeze"):
@@ -109,7 +113,7 @@ class _Layout:
         node = placed.node
         images = 1 if node.op != "Concat" else len(node.inputs)
         inputs = [self._twin(v) if k < images and v is not None else v for k, v in enumerate(node.inputs)]
-        if node.op == "Conv" and D.mod(node.input(0).known_shape[1], 4) != 0:
+        if node.op == "Conv" and _to_be_padded(node):
             inputs[0] = self._with_fours(node.input(0))
         small = node.op in ("ReduceMean", "ReduceMax")
         out = node.output() if small else self._new(node.output())
@@ -123,7 +127,7 @@ class _Layout:
 
     def _elementwise(self, placed: Placed, step: Elementwise) -> Placed | None:
         rank = step.out.rank
-        if rank < 3 or not any(v in self.native and v.shape == step.out.shape for v in step.operands.values()):
+        if rank < 3 or not any(v in self.native and v.rank == rank for v in step.operands.values()):
             return None
         operands: dict[str, Value] = {}
         for name, v in step.operands.items():
@@ -288,7 +292,13 @@ def _suits(node: Node) -> bool:
         return False
     if group > 1:
         return (channels == 1 and outs == group and group % 4 == 0) or (channels % 4 == 0 and outs // group % 4 == 0)
-    return channels >= 3
+    return channels >= 3 or unfolds(channels, group, int(w.const.shape[-1]))
+
+
+def _to_be_padded(node: Node) -> bool:
+    """Whether a Conv's input gets channels of zeros; where one or two unfold, the kernel makes its own."""
+    shape, group = node.input(1).static_shape or (), int(node.attr("group", 1))
+    return shape[1] * group % 4 != 0 and not unfolds(shape[1], group, shape[-1])
 
 
 def _products(node: Node) -> int:

@@ -4,16 +4,18 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from typing import TypeAlias
 
 import numpy as np
 
 from webrt import dims as D
 from webrt import dtypes as T
+from webrt.compiler.body import Body, Control
 from webrt.compiler.partition import Placed
 from webrt.dims import Dim
 from webrt.errors import UnsupportedType
 from webrt.ir import Node, Value
-from webrt.lowering import Builder, CopyBytes, Launch, Lowered, ReadBack
+from webrt.lowering import Alias, Builder, CopyBytes, Launch, Lowered, ReadBack
 
 CHUNK = 64
 
@@ -25,16 +27,20 @@ class HostNode:
     node: Node
 
 
+Step: TypeAlias = Lowered | HostNode | Control
+
+
 @dataclass(frozen=True)
 class Item:
     """A step with the index of the node (of the placement report) that it belongs to."""
 
-    step: Lowered | HostNode
+    step: Step
     node: int
 
 
-def lower(placed: Sequence[Placed]) -> list[Item]:
-    """The steps of all nodes, in order. A tensor of sizes that a device step reads is written before its first use."""
+def lower(placed: Sequence[Placed], ends: Sequence[Value] = ()) -> list[Item]:
+    """The steps of all nodes, in order. A tensor of sizes that a device step reads is written before its first use, one
+    of `ends` at last."""
     items: list[Item] = []
     written: set[Value] = set()
     for index, p in enumerate(placed):
@@ -42,28 +48,60 @@ def lower(placed: Sequence[Placed]) -> list[Item]:
             items.append(Item(HostNode(p.node), index))
             continue
         for step in p.steps:
-            for value in reads(step):
+            if isinstance(step, Control):
+                for body in step.bodies:
+                    _lower_body(body)
+            for value in step.moved if isinstance(step, Control) else reads(step):
                 if is_sizes(value) and value not in written:
                     written.add(value)
                     items += [Item(s, index) for s in write_sizes(value)]
             items.append(Item(step, index))
+    for value in ends:
+        if is_sizes(value) and value not in written:
+            written.add(value)
+            items += [Item(s, len(placed) - 1) for s in write_sizes(value)]
     return items
 
 
-def reads(step: Lowered | HostNode) -> list[Value]:
+def _lower_body(body: Body) -> None:
+    """The steps of a body. A state that takes another's place is copied first: the executor copies one by one."""
+    body.items = lower(body.placed, body.graph.outputs if body.repeats else ())
+    roots = alias_roots(body.items)
+    inner = [b for _, b in body.state]
+    for k, out in enumerate(body.carried):
+        root = roots.get(out, out)
+        if root in inner and root is not inner[k]:
+            copy = Value(f"{out.name}.moved", out.dtype, out.shape)
+            size = D.mul(D.ceildiv(D.mul(out.elements, out.dtype.bits if out.dtype else 0), 32), 4)
+            body.items.append(Item(CopyBytes(out, 0, copy, 0, size), len(body.placed) - 1))
+            body.graph.outputs[body.again + k] = copy
+
+
+def alias_roots(items: Sequence[Item]) -> dict[Value, Value]:
+    """Of each value that is another's bytes, the value that these bytes were made for."""
+    roots: dict[Value, Value] = {}
+    for item in items:
+        if isinstance(item.step, Alias):
+            roots[item.step.out] = roots.get(item.step.source, item.step.source)
+    return roots
+
+
+def reads(step: Step) -> list[Value]:
     """The values that a step reads."""
     if isinstance(step, Launch):
         return [b.value for b in step.bindings if b.access == "r"]
     if isinstance(step, HostNode):
         return [*step.node.given(), *step.node.outer]
+    if isinstance(step, Control):
+        return step.operands
     return [step.source]
 
 
-def writes(step: Lowered | HostNode) -> list[Value]:
+def writes(step: Step) -> list[Value]:
     """The values that a step writes."""
     if isinstance(step, Launch):
         return [b.value for b in step.bindings if b.access == "w"]
-    if isinstance(step, HostNode):
+    if isinstance(step, (HostNode, Control)):
         return [v for v in step.node.outputs if v is not None]
     if isinstance(step, ReadBack):
         return []

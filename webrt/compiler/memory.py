@@ -9,18 +9,18 @@ among themselves only, since a slot that is bound whole must fit one.
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
 from itertools import accumulate
 from typing import TypeAlias
 
 from webrt import dims as D
-from webrt.compiler.lower import HostNode, Item, reads, writes
+from webrt.compiler.body import Control
+from webrt.compiler.lower import HostNode, Item, Step, alias_roots, reads, writes
 from webrt.compiler.slots import Tenant, share, typical
 from webrt.dims import Dim
 from webrt.dtypes import DType
 from webrt.ir import Graph, Value
-from webrt.lowering import Alias
 from webrt.plan import Place
 
 ALIGN = 16
@@ -62,11 +62,17 @@ class Memory:
 
 def assign(graph: Graph, items: Sequence[Item], limit: int) -> Memory:
     """Places for every value that a device step touches; `limit` is the target's maxStorageBufferBindingSize."""
-    memory = Memory(limit, _early(graph), _alias_roots(items))
-    device = {
-        memory.root(v) for i in items if not isinstance(i.step, HostNode) for v in (*reads(i.step), *writes(i.step))
-    }
-    _constants(items, memory)
+    return _assign(graph, items, limit, [], ())
+
+
+def _assign(graph: Graph, items: Sequence[Item], limit: int, constants: list[Value], kept: Iterable[Value]) -> Memory:
+    """`constants` are those of the whole plan so far; the values `kept` are on the device whoever reads them."""
+    for item in items:
+        for body in item.step.bodies if isinstance(item.step, Control) else ():
+            body.memory = _assign(body.graph, body.items, limit, constants, body.ends)
+    memory = Memory(limit, _early(graph), alias_roots(items), constants=constants)
+    device = {memory.root(v) for v in (*kept, *(v for i in items for v in _on_device(i.step)))}
+    _constants(items, kept, memory)
     last = _last_use(graph, items, memory)
     fed: list[Tenant] = []
     for value in graph.inputs:
@@ -94,12 +100,16 @@ def _early(graph: Graph) -> frozenset[str]:
     return frozenset().union(*(D.variables(d) for d in [*sizes, *elements]))
 
 
-def _alias_roots(items: Sequence[Item]) -> dict[Value, Value]:
-    roots: dict[Value, Value] = {}
-    for item in items:
-        if isinstance(item.step, Alias):
-            roots[item.step.out] = roots.get(item.step.source, item.step.source)
-    return roots
+def _on_device(step: Step) -> list[Value]:
+    """The values that have to be on the device for a step."""
+    if isinstance(step, HostNode):
+        return []
+    if not isinstance(step, Control):
+        return [*reads(step), *writes(step)]
+    out = [*writes(step), *step.moved, *(v for v in step.deciding if v.const is None and v.contents is None)]
+    for body in step.bodies:
+        out += [a for a, b in body.captured if body.memory is not None and body.memory.place(b) is not None]
+    return out
 
 
 def _last_use(graph: Graph, items: Sequence[Item], memory: Memory) -> dict[Value, int]:
@@ -112,15 +122,17 @@ def _last_use(graph: Graph, items: Sequence[Item], memory: Memory) -> dict[Value
     return last
 
 
-def _constants(items: Sequence[Item], memory: Memory) -> None:
-    for item in items:
-        if isinstance(item.step, HostNode):
-            continue
-        for value in reads(item.step):
-            root = memory.root(value)
-            if root.const is not None and root not in memory.places:
-                memory.places[root] = ("c", len(memory.constants))
+def _constants(items: Sequence[Item], kept: Iterable[Value], memory: Memory) -> None:
+    known = {v: i for i, v in enumerate(memory.constants)}
+    steps = [i.step for i in items if not isinstance(i.step, HostNode)]
+    read = [v for s in steps for v in (s.moved if isinstance(s, Control) else reads(s))]
+    for value in [*read, *kept]:
+        root = memory.root(value)
+        if root.const is not None and root not in memory.places:
+            if root not in known:
+                known[root] = len(memory.constants)
                 memory.constants.append(root)
+            memory.places[root] = ("c", known[root])
 
 
 def _slots(items: Sequence[Item], device: set[Value], last: dict[Value, int], memory: Memory) -> list[Tenant]:

@@ -10,12 +10,12 @@ import onnx
 
 from webrt import dtypes as T
 from webrt import host, lowering
-from webrt.compiler import bodies, control, hoist, packing, splice, tidy, unroll, weights
+from webrt.compiler import bodies, control, hoist, scans, splice, tidy, unroll, weights
 from webrt.compiler.dump import Trace
 from webrt.compiler.infer import infer
 from webrt.compiler.splice import opsets_of
 from webrt.errors import InvalidModel, WebrtError
-from webrt.ir import Graph, Node, Value, dtype_of
+from webrt.ir import Graph, Node, Opener, Value, dtype_of
 
 FOLD_LIMIT = 256 << 20
 """Bytes by which folding may make the model larger in all."""
@@ -105,6 +105,7 @@ PASSES: tuple[tuple[str, Pass], ...] = (
     ("inline_functions", inline_functions),
     ("inline_known_branches", control.inline_known_branches),
     ("unroll_loops", unroll.unroll_loops),
+    ("straighten_scans", scans.straighten_scans),
     ("fold_constants", fold_constants),
     ("remove_identities", tidy.remove_identities),
     ("shorten_chains", tidy.shorten_chains),
@@ -113,16 +114,15 @@ PASSES: tuple[tuple[str, Pass], ...] = (
     ("fold_into_weights", weights.fold_into_weights),
     ("fold_padding", weights.fold_padding),
     ("hoist_elementwise", hoist.hoist_elementwise),
-    ("pack_projections", packing.pack_projections),
     ("merge_equal", merge_equal),
     ("remove_dead", remove_dead),
 )
 """The basic passes, in order."""
 
-FOR_DEVICES = frozenset({"inline_functions", "unroll_loops", "pack_projections"})
+FOR_DEVICES = frozenset({"inline_functions", "unroll_loops", "straighten_scans"})
 """Passes that run only where there is a device: the CPU provider runs operators and loops as they are."""
 
-REQUIRED = frozenset({"inline_functions", "inline_known_branches", "unroll_loops", "remove_dead"})
+REQUIRED = frozenset({"inline_functions", "inline_known_branches", "unroll_loops", "straighten_scans", "remove_dead"})
 """Passes that run at every level: without them fewer nodes have a kernel."""
 
 HIGHEST = frozenset({"channels_last"})
@@ -209,8 +209,12 @@ def _type(value: Value) -> onnx.TypeProto:
     return onnx.helper.make_tensor_type_proto(value.dtype.code if value.dtype else 0, shape)
 
 
-def normalize(graph: Graph, structural: set[str], enabled: Callable[[str], bool], trace: Trace) -> set[str]:
-    """Runs the enabled PASSES until nothing changes, inferring in between; returns what inference asked for in vain."""
+def normalize(
+    graph: Graph, structural: set[str], enabled: Callable[[str], bool], trace: Trace, opener: Opener | None = None
+) -> set[str]:
+    """Runs the enabled PASSES until nothing changes, inferring in between; returns what inference asked for in vain.
+
+    Control flow that is left then is opened, and the passes run again with what is known of its results."""
     wanted = infer(graph, structural)
     for _ in range(32):
         changed = False
@@ -218,6 +222,9 @@ def normalize(graph: Graph, structural: set[str], enabled: Callable[[str], bool]
             if enabled(name) and trace.basic(name, graph, run):
                 changed = True
         if not changed:
-            return wanted
+            opened = opener is None or graph.opener is not None
+            if opened or not any(n.op in control.CONTROL for n in graph.nodes):
+                return wanted
+            graph.opener = opener
         wanted = infer(graph, structural)
     return wanted

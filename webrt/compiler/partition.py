@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
 from webrt import lowering
 from webrt.compiler import control
+from webrt.compiler.body import Body, Control, every
 from webrt.compiler.infer import guarded, located, variables_for
 from webrt.dims import Dim
 from webrt.errors import (
@@ -32,13 +33,14 @@ STAYS = {
 @dataclass
 class Placed:
     """A node with its place. `how`: "kernel", "copy", "alias", "folded" (its outputs are sizes), "fused"
-    (computed by another node's kernel) or "host". `elementwise`: which of its steps are plain formulas; `parts`: the
-    other nodes that they compute; `moves`: which values are views of another (out, source, View)."""
+    (computed by another node's kernel), "branch", "loop" or "host". `elementwise`: which of its steps are plain
+    formulas; `parts`: the other nodes that they compute; `moves`: which values are views of another (out, source,
+    View)."""
 
     node: Node
     how: str
     reason: str = ""
-    steps: list[Lowered] = field(default_factory=list)
+    steps: Sequence[Lowered | Control] = ()
     checks: list[tuple[Dim, str]] = field(default_factory=list)
     elementwise: list[Elementwise] = field(default_factory=list)
     parts: list[Node] = field(default_factory=list)
@@ -56,13 +58,22 @@ class Demands:
     conditions: dict[str, list[list[Any]]] = field(default_factory=dict)
     refused: list[PlacementError] = field(default_factory=list)
 
+    def take(self, other: Demands) -> None:
+        """These too."""
+        self.structural |= other.structural
+        self.roots |= other.roots
+        self.conditions |= other.conditions
+        self.refused += other.refused
+
 
 def partition(
-    graph: Graph, providers: Sequence[str], target: Target, structural: set[str]
-) -> tuple[list[Placed], Demands]:
-    """Places every node; one that no provider of the list takes is `refused` among the demands."""
+    graph: Graph, providers: Sequence[str], target: Target, structural: set[str],
+    around: Mapping[str, Value] | None = None,
+) -> tuple[list[Placed], Demands]:  # fmt: skip
+    """Places every node; one that no provider of the list takes is `refused` among the demands. `around`: the values
+    of the graphs that a body stands in, by name."""
     demands = Demands()
-    by_name = {v.name: v for v in graph.values()}
+    by_name = {**{v.name: v for v in graph.values()}, **(around or {})}
     placed = [_place(i, n, graph, providers, target, structural, by_name, demands) for i, n in enumerate(graph.nodes)]
     return placed, demands
 
@@ -79,7 +90,9 @@ def _place(
             return Placed(node, "folded", "shape arithmetic")
         else:
             try:
-                return _on_device(index, node, graph, target)
+                if node.op in control.CONTROL:
+                    return _control(node, graph, providers, target, structural, by_name, demands)
+                return _on_device(index, node, target)
             except NotConstant as e:
                 _demand(e, by_name, demands)
                 reason = e.what
@@ -96,9 +109,39 @@ def _place(
     return Placed(node, "host", reason)
 
 
-def _on_device(index: int, node: Node, graph: Graph, target: Target) -> Placed:
-    if node.op in control.CONTROL:
-        raise control.why_not(node, graph)
+def _control(
+    node: Node, graph: Graph, providers: Sequence[str], target: Target, structural: set[str],
+    by_name: dict[str, Value], demands: Demands,
+) -> Placed:  # fmt: skip
+    """An If, a Loop or a Scan as a step whose bodies are placed node by node."""
+    undecided = control.depends_on(node, graph)
+    bodies: list[Body] | None = graph.opener.of(node) if graph.opener is not None else None
+    if undecided is not None and (bodies is None or undecided.roots):
+        raise undecided
+    demands.conditions |= undecided.conditions if undecided is not None else {}
+    if bodies is None:
+        raise UnsupportedOp(f"not run step by step: {node.declined.what if node.declined else 'a provider is missing'}")
+    step = Control(node, tuple(bodies))
+    control.check_step(step)
+    inner = Demands()
+    for body in bodies:
+        body.placed, found = partition(body.graph, providers, target, structural, by_name)
+        if body.placed:
+            body.placed[0].checks += body.graph.checks.items()
+        inner.take(found)
+        names = {**by_name, **{v.name: v for v in body.graph.values()}}
+        for name in body.wanted & set(names):
+            _demand(NotConstant("", wanted=name, roots=names[name].roots), names, inner)
+    if not any(p.how in ("kernel", "copy") for b in bodies for p in every(b.placed)):
+        raise UnsupportedOp("nothing within it is work for a device")
+    outermost = control.outermost(graph)
+    inner.roots &= {v.name for v in outermost.inputs}
+    demands.take(inner)
+    how = "branch" if node.op == "If" else "loop"
+    return Placed(node, how, control.how_decided(step), [step], control.checks_of(step))
+
+
+def _on_device(index: int, node: Node, target: Target) -> Placed:
     touched = [v for v in [*node.given(), *node.outputs] if v is not None]
     for v in touched:
         if not _held(v):

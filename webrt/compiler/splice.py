@@ -16,7 +16,7 @@ Known = dict[str, Value | None]
 
 def fresh_names(graph: Graph) -> Iterator[str]:
     """Names of values that neither the graph nor a subgraph in it uses."""
-    inner = itertools.chain.from_iterable(_names_within(n.attrs.values()) for n in graph.nodes)
+    inner = itertools.chain.from_iterable(names_within(n.attrs.values()) for n in graph.nodes)
     return unique_names(itertools.chain((v.name for v in graph.values()), inner))
 
 
@@ -109,13 +109,14 @@ def _domain(domain: str) -> str:
     return "" if domain == "ai.onnx" else domain
 
 
-def _names_within(attributes: Iterable[onnx.AttributeProto]) -> Iterator[str]:
+def names_within(attributes: Iterable[onnx.AttributeProto]) -> Iterator[str]:
+    """Names that subgraphs among a node's attributes give to values."""
     for a in attributes:
         for g in [*([a.g] if a.HasField("g") else []), *a.graphs]:
             yield from (x.name for x in [*g.input, *g.initializer])
             for n in g.node:
                 yield from n.output
-                yield from _names_within(n.attribute)
+                yield from names_within(n.attribute)
 
 
 def _bind(call: onnx.NodeProto, caller: Node, names: dict[str, str]) -> None:

@@ -80,20 +80,25 @@ def _problem_of(source: int, sink: int) -> dict[str, Any] | None:
     try:
         _compile(source, sink)
         return None
-    except MemoryError:
-        return {"kind": "memory"}
-    except WebrtError as e:
-        more = {"wanted": sorted(getattr(e, "wanted", ())), "roots": sorted(getattr(e, "roots", ()))}
-        return {
-            "kind": "webrt", "class": type(e).__name__, "what": e.what, "node": e.node, "op": e.op, "opset": e.opset,
-            "inputs": e.inputs, **more,
-        }  # fmt: skip
     except (frames.FrameError, BrokenPipeError):
         raise
-    except PermissionError as e:
-        return {"kind": "refused", "what": str(e)}
     except Exception as e:
-        return {"kind": "other", "what": f"{type(e).__name__}: {e}"}
+        return problem(e)
+
+
+def problem(error: Exception) -> dict[str, Any]:
+    """An error as a message."""
+    if isinstance(error, MemoryError):
+        return {"kind": "memory"}
+    if isinstance(error, WebrtError):
+        more = {"wanted": sorted(getattr(error, "wanted", ())), "roots": sorted(getattr(error, "roots", ()))}
+        return {
+            "kind": "webrt", "class": type(error).__name__, "what": error.what, "node": error.node, "op": error.op,
+            "opset": error.opset, "inputs": error.inputs, **more,
+        }  # fmt: skip
+    if isinstance(error, PermissionError):
+        return {"kind": "refused", "what": str(error)}
+    return {"kind": "other", "what": f"{type(error).__name__}: {error}"}
 
 
 def _compile(source: int, sink: int) -> None:

@@ -17,6 +17,7 @@ from webrt.ir import Node, Value
 from webrt.lowering import MAX_ITERATIONS, Builder, Variant, grid, require
 from webrt.ops.depthwise_last import depthwise_last
 from webrt.ops.loaders import epilogue4, in_fours, through_textures
+from webrt.ops.unfold import unfolded, unfolds
 from webrt.ops.vectors import IDENTITY, Epilogue
 from webrt.ops.windows import Axis, check_fit, windows
 
@@ -61,6 +62,10 @@ def conv_last(n: Node, b: Builder, epilogue: Epilogue = IDENTITY) -> None:
         return
     if group > 1 and (channels % 4 or outs // group % 4):
         raise UnsupportedOp(f"groups of {channels} and {outs // group} channels")
+    if unfolds(channels, group, width.kernel):
+        lines = weights.reshape(outs, channels, height.kernel, width.kernel)
+        x, weights, width = unfolded(b, x, lines, height, width)
+        channels = int(weights.shape[1])
     own = outs // group
     s = _Tiles(group, channels, own, own, _block(own))
     _launch(b, s, x, out, (weights, bias), (height, width), epilogue)

@@ -12,22 +12,11 @@ import numpy as np
 
 from webrt import dims as D
 from webrt.dims import Dim
-from webrt.dtypes import DType
 from webrt.errors import UnsupportedType
 from webrt.ir import Value
-from webrt.lowering import MAX_ITERATIONS, Builder, Operand, Shape, Variant, Window, grid, strides
-from webrt.ops.vectors import (
-    IDENTITY,
-    Epilogue,
-    accumulator,
-    can_load4,
-    finish,
-    kind,
-    load4,
-    store_fours,
-    through_temp,
-    vec_of,
-)
+from webrt.lowering import MAX_ITERATIONS, Builder, Operand, Shape, Window, strides
+from webrt.ops.product_variants import Operands, variants
+from webrt.ops.vectors import IDENTITY, Epilogue, accumulator, can_load4, finish, kind, through_temp
 from webrt.ops.view import View, move
 
 K_STEP = 4
@@ -161,37 +150,23 @@ def _launch(
     b: Builder, s: Product, left: Value, right: Operand, out: Value, epilogue: Epilogue, name: str,
     span: tuple[Dim, Dim],
 ) -> None:  # fmt: skip
-    vec_a, vec_b = can_load4(kind(left), s.k), can_load4(kind(right), s.row_of_b)
-    vec_out = vec_b and can_load4(kind(out), s.n)
-    one_row = s.m == 1
-    rows = s.m if one_row else D.ceildiv(s.m, 8)
-    columns = D.ceildiv(s.width, 4 if one_row else 8)
-    batches = D.prod(s.batch)
     axes = _batch_axes(s)
-    fns = [
-        _batch_offsets(len(axes), isinstance(right, Window)), load4("a", kind(left), vec_a),
-        _load_columns(kind(right), vec_b), epilogue.fn, *_store(kind(out), vec_b, vec_out, s.columns is not None),
-    ]  # fmt: skip
-    variant = Variant(
-        "matmul_row" if one_row else "matmul_tile",
-        grid(D.prod((rows, columns, batches))),
-        consts={"COLUMNS_APART": 1 if vec_b else 4, "K_TAIL": not vec_a},
-        fns=fns,
-        use=epilogue.use,
-        vec=vec_of(a=(kind(left), vec_a), b=(kind(right), vec_b), out=(kind(out), vec_out)),
-    )
+    operands = Operands(
+        left, right, out, epilogue, s.m, s.n, s.k, s.row_of_b, s.width, D.prod(s.batch), s.columns is not None,
+        _batch_offsets(len(axes), isinstance(right, Window)),
+    )  # fmt: skip
     params: dict[str, Dim | float] = {
-        "m": s.m, "n": s.n, "k": s.k, "b_row": s.row_of_b, "k_first": span[0], "k_last": span[1], "rows": rows,
-        "columns": columns, "batches": batches,
+        "m": s.m, "n": s.n, "k": s.k, "b_row": s.row_of_b, "k_first": span[0], "k_last": span[1], "width": s.width,
+        "batches": D.prod(s.batch),
     }  # fmt: skip
     for i, (size, a_step, b_step) in enumerate(axes):
         params |= {f"size_{i}": size, f"a_{i}": a_step, f"b_{i}": b_step}
     if isinstance(right, Window):
         params["b_window"] = right.offset * 8 // kind(right).bits
     if s.columns is not None:
-        params |= {"column": s.columns[0], "width": s.columns[1]}
+        params["column"] = s.columns[0]
     reads = {"a": left, "b": right, **epilogue.reads}
-    b.launch(variant, reads=reads, writes={"out": out}, params={**params, **epilogue.params}, name=name)
+    b.launch(*variants(operands), reads=reads, writes={"out": out}, params={**params, **epilogue.params}, name=name)
 
 
 def _batch_axes(s: Product) -> list[tuple[Dim, Dim, Dim]]:
@@ -225,26 +200,3 @@ def _batch_offsets(axes: int, windowed: bool) -> str:
         ["fn batch_offsets(z: u32) -> vec2<u32> {", "var rest = z; var at = vec2<u32>();", *lines,
          f"return at + rest * vec2<u32>(p.a_0, p.b_0){' - vec2<u32>(0u, p.b_window)' if windowed else ''}; }}"]
     )  # fmt: skip
-
-
-def _load_columns(dtype: DType, aligned: bool) -> str:
-    """`columns_b(row, t)`: of the row that starts at `row` columns 4t … 4t+3, or four that are `p.columns` apart."""
-    if aligned:
-        load = load4("b", dtype, True)
-        return f"{load}\nfn columns_b(row: u32, t: u32) -> vec4<B> {{ return load4_b(row + 4u * t); }}"
-    value = ", ".join(f"load_b(i + {k}u * p.columns)" for k in range(4))
-    return f"fn columns_b(row: u32, t: u32) -> vec4<B> {{ let i = row + t; return vec4<B>({value}); }}"
-
-
-def _store(dtype: DType, adjacent: bool, fours: bool, part: bool) -> list[str]:
-    """`store4(start, t, v)`: columns of the row that starts at `start`, as `columns_b` counts them."""
-    width, row = ("p.width", "start + p.column") if part else ("p.n", "start")
-    if fours:
-        values = ", ".join(f"epilogue(v.{c}, i + {k}u)" for k, c in enumerate("xyzw"))
-        body = f"let i = {row} + 4u * t; let r = vec4<Out>({values}); if (4u * t < {width}) {{ {store_fours(dtype)} }}"
-        return [f"fn store4(start: u32, t: u32, v: vec4<Out>) {{ {body} }}"]
-    column = "4u * t + {k}u" if adjacent else "t + {k}u * p.columns"
-    store = f"let i = {row} + at; out[i] = epilogue(v, i);"
-    one = f"fn store1(start: u32, at: u32, v: Out) {{ if (at < {width}) {{ {store} }} }}"
-    calls = " ".join(f"store1(start, {column.format(k=k)}, v.{c});" for k, c in enumerate("xyzw"))
-    return [one, f"fn store4(start: u32, t: u32, v: vec4<Out>) {{ {calls} }}"]

@@ -110,8 +110,8 @@ def finish(b: Builder, written: Value, out: Value, name: str) -> None:
 
 def _aligned_load(name: str, dtype: DType) -> str:
     if dtype.bits == 32:
-        return f"{name}[i >> 2u]"
-    low, high = f"{name}[i >> 1u]", f"{name}[(i >> 1u) + 1u]"
+        return f"fours_{name}(i >> 2u)"
+    low, high = f"word_{name}(i >> 1u)", f"word_{name}((i >> 1u) + 1u)"
     if dtype == T.F16:
         return f"vec4<f32>(unpack2x16float({low}), unpack2x16float({high}))"
     halves = f"{low} << 16u, {low} & 0xffff0000u, {high} << 16u, {high} & 0xffff0000u"

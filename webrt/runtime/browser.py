@@ -226,7 +226,7 @@ class BrowserSession:
     def _run_host(self, steps: Any, fetched: Any) -> Any:
         """Called by player.js for a host segment."""
         try:
-            values = self.plan.values
+            values = self._host.infos
             given = {t[0]: from_wire(t, values[t[0]]) for t in fetched.to_py()}
             made = self._host.run(list(steps.to_py()), given)
             return to_js([to_wire(values[n], v) for n, v in made.items()])

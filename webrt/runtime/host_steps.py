@@ -8,17 +8,19 @@ from typing import Any
 
 from webrt.dtypes import BY_NAME
 from webrt.errors import PlanError
-from webrt.plan import HostStep, Plan
+from webrt.plan import HostStep, Plan, Step, ValueInfo
 from webrt.runtime import tensor as T
 from webrt.runtime.device import HostProvider
-from webrt.runtime.profile import Span
-from webrt.runtime.session import prepare_host
+from webrt.runtime.profile import HOST, Span
+from webrt.runtime.scope import prepare_host, refuse_host_steps
 from webrt.runtime.tensor import HostValue
+from webrt.subplans import Branch, Loop, walk
 
 
 class HostSteps:
-    """Host steps of `plan` run by `host`. `values` are what the host has in this run; `ran` counts its nodes; `spans`
-    are their times, where it is `timed`.
+    """Host steps of `plan` run by `host`, by their index among all steps, those within other steps included. `infos`
+    are the operands that they have; `values` are what the host has in this run; `ran` counts its nodes;
+    `spans` are their times, where it is `timed`.
 
     Raises PlacementError where the plan has host steps and there is no provider.
     """
@@ -29,7 +31,11 @@ class HostSteps:
         self.ran = 0
         self.timed = False
         self.spans: list[Span] = []
-        self._nodes = prepare_host(plan, host)
+        refuse_host_steps(plan, host)
+        self._steps = list(walk(plan.steps))
+        self._outermost = [i for i, s in enumerate(plan.steps) for _ in walk([s])]
+        self._nodes = prepare_host(self._steps, host)
+        self.infos: dict[str, ValueInfo] = {**_within(plan.steps), **plan.values}
 
     def begin(self, values: Mapping[str, HostValue]) -> None:
         """A new run, which was fed these values."""
@@ -42,7 +48,7 @@ class HostSteps:
         self.values.update(fetched)
         out: dict[str, HostValue] = {}
         for index in steps:
-            step = self.plan.steps[index]
+            step = self._steps[index]
             if not isinstance(step, HostStep):
                 raise PlanError(f"step {index} is no host step")
             inputs = [self._value(n) if n else None for n in step.inputs]
@@ -50,7 +56,7 @@ class HostSteps:
             begin = time.perf_counter_ns() if self.timed else 0
             made = self._nodes[index].run(inputs, outer)
             if self.timed:
-                self.spans.append(Span(index, begin, time.perf_counter_ns(), True))
+                self.spans.append(Span(self._outermost[index], begin, time.perf_counter_ns(), HOST))
             self.ran += 1
             named = {n: v for n, v in zip(step.outputs, made) if n}
             self.values.update(named)
@@ -58,7 +64,7 @@ class HostSteps:
         return out
 
     def _value(self, name: str) -> Any:
-        info = self.plan.values[name]
+        info = self.infos[name]
         if name not in self.values:
             if info.constant is None:
                 raise PlanError(f"nothing gives the value {name!r}")
@@ -66,3 +72,9 @@ class HostSteps:
             constant = self.plan.constants[info.constant]
             self.values[name] = T.from_bytes(data, BY_NAME[constant.dtype], constant.shape)
         return self.values[name]
+
+
+def _within(steps: Sequence[Step]) -> dict[str, ValueInfo]:
+    """The operands of the sub-plans of steps."""
+    bodies = [b for s in walk(steps) if isinstance(s, (Branch, Loop)) for b in s.bodies]
+    return {name: info for b in bodies for name, info in b.values.items()}

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 
 from webrt.errors import PlanError, TargetError
 from webrt.plan import Place, Plan
@@ -18,22 +18,27 @@ ARENA_ALIGN = 256
 class Memory:
     """Buffers of one session on one device; `close` frees them all.
 
-    `generation` changes whenever a slot gets another buffer.
+    `generation` changes whenever a slot gets another buffer. `before` is called before anything is freed or params are
+    written that recorded commands may use. `accumulators` of a loop hold what its iterations make, by output.
     """
 
     def __init__(
         self, plan: Plan, device: Device, target: Target, constants: Iterable[int], bound: Collection[int],
-        contents: Iterable[Content] = (),
+        contents: Iterable[Content] = (), around: Memory | None = None,
     ) -> None:  # fmt: skip
         """Uploads `constants` (indices) to buffers and `contents` to textures, one at a time. `bound` names the slots
-        that kernels bind whole; `target` has the limits that are kept to."""
+        that kernels bind whole; `target` has the limits that are kept to. A sub-plan's memory has the constants of the
+        memory `around` it."""
         self.plan, self.device, self.target = plan, device, target
         self.generation = 0
         self._bound = bound
         self._slots: list[Buffer | None] = [None] * len(plan.slots)
         self._arenas: list[Buffer] = []
-        self._constants: dict[int, Range] = {}
-        self._textures: dict[Content, Texture] = {}
+        self._constants: dict[int, Range] = {} if around is None else around._constants
+        self._textures: dict[Content, Texture] = {} if around is None else around._textures
+        self._owner = around is None
+        self.before: Callable[[], None] = _nothing
+        self.accumulators: dict[int, Buffer] = {}
         self.pool = TexturePool(device, target.limit("maxTextureDimension2D"), self._changed)
         self.params: Buffer | None = None
         self._params_now = b""
@@ -57,10 +62,30 @@ class Memory:
                 continue
             wanted = size if old is None else max(size, min(old.nbytes + old.nbytes // 2, self._largest(i)))
             if old is not None:
+                self.before()
                 self._slots[i] = None
                 self.device.free(old)
             self.generation += 1
             self._slots[i] = self.device.alloc(wanted, self.plan.slots[i].label or f"slot {i}")
+
+    def fits(self, sizes: Sequence[int | None], skip: Collection[int] = ()) -> bool:
+        """Whether `ensure` would free nothing."""
+        held = [(b, size) for i, (b, size) in enumerate(zip(self._slots, sizes)) if i not in skip]
+        return all(b is None or size is None or b.nbytes >= size for b, size in held)
+
+    def has(self, constant: int) -> bool:
+        """Whether a constant is in a buffer."""
+        return constant in self._constants
+
+    def accumulator(self, number: int, nbytes: int) -> tuple[Buffer, Buffer | None]:
+        """The buffer of a loop's output, of at least so many bytes, and the one that it takes the place of: the caller
+        moves what is there and frees that."""
+        old = self.accumulators.get(number)
+        if old is not None and old.nbytes >= nbytes:
+            return old, None
+        wanted = nbytes if old is None else max(nbytes, min(2 * old.nbytes, self.target.limit("maxBufferSize")))
+        self.accumulators[number] = self.device.alloc(padded(wanted), f"iterations of output {number}")
+        return self.accumulators[number], old
 
     def range(self, place: Place, offset: int = 0, external: Mapping[int, Buffer] | None = None) -> Range:
         """The bytes of a place from `offset` to its end; `external` holds buffers that stand in for slots."""
@@ -91,22 +116,26 @@ class Memory:
         """Puts the parameter block on the device where it differs from what is there."""
         if self.params is None or self._params_now.startswith(block):
             return
+        self.before()
         self.device.write(self.params, 0, block)
         self._params_now = block
 
     def close(self) -> None:
         """Frees everything; may be called again."""
-        for buffer in [*self._arenas, *self._slots, self.params]:
+        for buffer in [*self._arenas, *self._slots, self.params, *self.accumulators.values()]:
             if buffer is not None:
                 self.device.free(buffer)
+        self.accumulators.clear()
         self._arenas, self._slots, self.params = [], [None] * len(self._slots), None
-        self._constants.clear()
-        for texture in self._textures.values():
-            self.device.free_texture(texture)
-        self._textures.clear()
         self.pool.close()
+        if self._owner:
+            self._constants.clear()
+            for texture in self._textures.values():
+                self.device.free_texture(texture)
+            self._textures.clear()
 
     def _changed(self) -> None:
+        self.before()
         self.generation += 1
 
     def _upload_textures(self, contents: Sequence[Content]) -> None:
@@ -155,3 +184,7 @@ class Memory:
             arenas[-1].append((index, offset))
             end = offset + size
         return arenas
+
+
+def _nothing() -> None:
+    """Before a run there is nothing to submit."""

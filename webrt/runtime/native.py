@@ -202,14 +202,27 @@ class NativeDevice:
                 data = (
                     self._map(staging, total, reads, timeout) if staging else [memoryview(bytearray()) for _ in reads]
                 )
-        except BaseException:
+        except BaseException as e:
             if staging:  # it may be mapped still
                 self.free(staging)
+            if type(e) is DeviceError:
+                e.step = self._refused(commands)
             raise
         if staging:
             self._staging.give(staging)
             self._drop_staging_alone()
         return data
+
+    def _refused(self, commands: Sequence[Command]) -> int:
+        """The step of the first command that wgpu refuses alone, too."""
+        for command in commands:
+            try:
+                encoder = self._device.create_command_encoder()
+                encode(encoder, [command])
+                encoder.finish()
+            except (self._wgpu.GPUError, RuntimeError, DeviceError):
+                return command.step
+        return -1
 
     def close(self) -> None:
         self._lose()

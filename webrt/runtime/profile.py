@@ -10,22 +10,23 @@ from dataclasses import dataclass, field
 from typing import Any, NamedTuple
 
 from webrt.plan import Dispatch, Plan
-from webrt.runtime.device import Command, Device, Range
+from webrt.runtime.device import Command, Device, Fill, Launch, Range
 from webrt.runtime.work import describe_step
 
 TIMESTAMPS = "timestamp queries"
 CPU_CLOCK = "CPU clock: every step is submitted and waited for alone"
-OUTSIDE = -1
-"""The step of a command that brings an input to its place or an output out."""
+DISPATCH, COPY, FILL, HOST = "dispatch", "copy", "fill", "host"
 
 
 class Span(NamedTuple):
-    """A step's time, in nanoseconds of `time.perf_counter_ns`; `host` where the host provider ran it."""
+    """A step's time, in nanoseconds of `time.perf_counter_ns`. `kind`: "dispatch", "copy", "fill" (into a texture that
+    the step's kernel reads), or "host" for a node of the CPU provider. What runs within a branch or a loop belongs to
+    that step."""
 
     step: int
     begin: int
     end: int
-    host: bool = False
+    kind: str = DISPATCH
 
 
 @dataclass
@@ -42,13 +43,13 @@ class Recorded:
     submits: list[tuple[int, int]] = field(default_factory=list)
     """First begin and last end of what each submit ran on the device."""
 
-    def submitted(self, steps: Iterable[int], times: Sequence[tuple[int, int]], ended: int) -> None:
-        """Adds what one submit ran: begin and end of each of its commands on the device's own clock, in ns; by the
-        host's clock the last one ended at `ended`."""
+    def submitted(self, what: Iterable[tuple[int, str]], times: Sequence[tuple[int, int]], ended: int) -> None:
+        """Adds what one submit ran: step and kind of each of its commands, its begin and end on the device's own clock,
+        in ns; by the host's clock the last one ended at `ended`."""
         if not times:
             return
         shift = ended - max(end for _, end in times)
-        made = [Span(step, begin + shift, max(begin, end) + shift) for step, (begin, end) in zip(steps, times)]
+        made = [Span(step, b + shift, max(b, e) + shift, kind) for (step, kind), (b, e) in zip(what, times)]
         self.spans += made
         self.submits.append((min(s.begin for s in made), max(s.end for s in made)))
 
@@ -64,18 +65,18 @@ class Recorder:
         self, commands: Sequence[Command], reads: Sequence[Range], timeout: float | None = None
     ) -> list[memoryview]:
         """`Device.submit`, timed."""
-        steps = [c.step for c in commands]
+        what = [(c.step, _kind(c)) for c in commands]
         stamps = self._device.stamps(len(commands))
         if stamps is None:
             if commands:
                 self.run.clock = CPU_CLOCK
                 times = self._alone(commands)
-                self.run.submitted(steps, times, times[-1][1])
+                self.run.submitted(what, times, times[-1][1])
             return self._device.submit((), reads, timeout=timeout)
         self.run.clock = TIMESTAMPS
         data = self._device.submit(commands, reads, stamps, timeout)
         ended = time.perf_counter_ns()
-        self.run.submitted(steps, stamps.read(), ended)
+        self.run.submitted(what, stamps.read(), ended)
         return data
 
     @contextmanager
@@ -83,7 +84,7 @@ class Recorder:
         """Times a node of the host provider."""
         begin = time.perf_counter_ns()
         yield
-        self.run.spans.append(Span(step, begin, time.perf_counter_ns(), True))
+        self.run.spans.append(Span(step, begin, time.perf_counter_ns(), HOST))
 
     def done(self, values: Sequence[int | None], kernel_of: Callable[[int], int]) -> Recorded:
         """The finished run; `values` are its sizes, `kernel_of` gives the kernel of a dispatch."""
@@ -109,7 +110,8 @@ class Recorder:
 
 def of_player(plan: Plan, run: Mapping[str, Any], host: Sequence[Span]) -> Recorded:
     """A run that web/player/profile.js timed, in milliseconds; `host` are the nodes that Python ran meanwhile."""
-    spans = [Span(s["step"], _ns(s["begin"]), _ns(s["end"])) for s in run["spans"] if not s["host"]]
+    mine = [s for s in run["spans"] if s["kind"] != HOST]
+    spans = [Span(s["step"], _ns(s["begin"]), _ns(s["end"]), s["kind"]) for s in mine]
     return Recorded(
         plan, _ns(run["begin"]), _ns(run["end"]), run["clock"], {int(k): v for k, v in run["kernels"].items()},
         run["values"], [*spans, *host], [(_ns(begin), _ns(end)) for begin, end in run["submits"]],
@@ -118,6 +120,10 @@ def of_player(plan: Plan, run: Mapping[str, Any], host: Sequence[Span]) -> Recor
 
 def _ns(ms: float) -> int:
     return round(ms * 1e6)
+
+
+def _kind(command: Command) -> str:
+    return DISPATCH if isinstance(command, Launch) else FILL if isinstance(command, Fill) else COPY
 
 
 def trace(runs: Sequence[Recorded], adapter: str) -> dict[str, Any]:
@@ -134,9 +140,9 @@ def trace(runs: Sequence[Recorded], adapter: str) -> dict[str, Any]:
             events.append(_slice("submit", "submit", 2, begin - zero, end - begin, {"run": number}))
         for span in run.spans:
             step = describe_step(run.plan, span.step, run.kernels, run.values)
-            kind = "host" if span.host else step.kind
-            where = 3 if span.host else 2
-            events.append(_slice(step.label, kind, where, span.begin - zero, span.end - span.begin, step.args(number)))
+            label = f"texture for {step.label}" if span.kind == FILL else step.label
+            where, length = 3 if span.kind == HOST else 2, span.end - span.begin
+            events.append(_slice(label, span.kind, where, span.begin - zero, length, step.args(number)))
     clocks = sorted({r.clock for r in runs if r.clock})
     return {"traceEvents": events, "displayTimeUnit": "ms", "otherData": {"adapter": adapter, "clocks": clocks}}
 

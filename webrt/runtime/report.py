@@ -8,7 +8,7 @@ from dataclasses import asdict
 from typing import Any
 
 from webrt.runtime.peaks import Peaks
-from webrt.runtime.profile import Recorded
+from webrt.runtime.profile import DISPATCH, FILL, HOST, Recorded
 from webrt.runtime.work import StepWork, describe_step
 
 Row = dict[str, Any]
@@ -17,9 +17,9 @@ Row = dict[str, Any]
 def report(runs: Sequence[Recorded], adapter: str, peaks: Peaks | None = None) -> Row:
     """The runs of the plan that ran last, as JSON can write it. Times are medians over them, in milliseconds.
 
-    `device_ms` is the sum of a run's device steps, `span_ms` the time from the first to the last of each submit,
-    `host_ms` the CPU provider's, `wall_ms` the whole run's. A node's `flop` and `bytes` are those of its steps; rates
-    are 10⁹ per second. What the plan cannot tell is None.
+    `device_ms` is the sum of a run's device steps, `fill_ms` what copies into textures take of it, `span_ms` the time
+    from the first to the last of each submit, `host_ms` the CPU provider's, `wall_ms` the whole run's. A node's `flop`
+    and `bytes` are those of its steps; rates are 10⁹ per second. What the plan cannot tell is None.
     """
     runs = [r for r in runs if r.plan is runs[-1].plan]
     steps = _steps(runs)
@@ -31,10 +31,11 @@ def report(runs: Sequence[Recorded], adapter: str, peaks: Peaks | None = None) -
         "adapter": adapter, "clock": runs[-1].clock if runs else "", "runs": len(runs),
         "peaks": asdict(peaks) if peaks else None,
         "wall_ms": _median(r.end - r.begin for r in runs),
-        "device_ms": _median(sum(s.end - s.begin for s in r.spans if not s.host) for r in runs),
+        "device_ms": _median(sum(s.end - s.begin for s in r.spans if s.kind != HOST) for r in runs),
+        "fill_ms": _median(sum(s.end - s.begin for s in r.spans if s.kind == FILL) for r in runs),
         "span_ms": _median(sum(end - begin for begin, end in r.submits) for r in runs),
-        "host_ms": _median(sum(s.end - s.begin for s in r.spans if s.host) for r in runs),
-        "dispatches": sum(s["kind"] == "dispatch" for s in steps),
+        "host_ms": _median(sum(s.end - s.begin for s in r.spans if s.kind == HOST) for r in runs),
+        "dispatches": sum(s.kind == DISPATCH for s in runs[-1].spans) if runs else 0,
         "nodes": nodes, "operators": _grouped(nodes, "op"), "kernels": _grouped(steps, "kernel"), "steps": steps,
     }  # fmt: skip
 
@@ -56,7 +57,7 @@ def _steps(runs: Sequence[Recorded]) -> list[Row]:
         in_run: dict[int, int] = {}
         for span in run.spans:
             in_run[span.step] = in_run.get(span.step, 0) + span.end - span.begin
-            host |= {span.step} if span.host else set()
+            host |= {span.step} if span.kind == HOST else set()
         for step, length in in_run.items():
             times.setdefault(step, []).append(length / 1e6)
     last = runs[-1] if runs else None

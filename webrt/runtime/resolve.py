@@ -15,6 +15,7 @@ from webrt.runtime.device import Buffer, Command, Layout, padded
 from webrt.runtime.segments import Segment, segments
 from webrt.runtime.sizes import Key
 from webrt.runtime.textures import Content, Schedule, Touch, schedule
+from webrt.subplans import Branch, Loop, copied
 from webrt.target import DEFAULT_LIMITS, Target
 
 MAX_RECORDINGS = 4
@@ -86,6 +87,9 @@ class Resolver:
         self.constants, self.contents = self.choices.constants()
         others = [s for s in plan.steps if not isinstance(s, Dispatch)]
         self.constants |= {index for s in others for (kind, index), _ in places(s) if kind == "c"}
+        for control in (s for s in plan.steps if isinstance(s, (Branch, Loop))):
+            moved = [plan.values[n] for n in copied(control)] + [v for b in control.bodies for v in b.outputs]
+            self.constants |= {v.constant for v in moved if v.constant is not None}
         self.segments = segments(plan)
         self.draws = ["var", DRAWN] in plan.dims
         dispatches = [s for s in plan.steps if isinstance(s, Dispatch)]
@@ -123,11 +127,17 @@ class Resolver:
         limits = ["maxBufferSize"] + (["maxStorageBufferBindingSize"] if index in self.bound else [])
         for name in limits:
             if size > self.target.limit(name):
+                tensor = f"the tensor {self.plan.slots[index].label!r}"
                 raise TargetError(
-                    f"the tensor {self.plan.slots[index].label!r} needs {size} bytes at these sizes; "
+                    f"{self._user(index)}: {tensor} needs {size} bytes at these sizes; "
                     f"the device {self.target.name!r} has {name} {self.target.limit(name)}"
                 )
         return max(size, 16)
+
+    def _user(self, slot: int) -> str:
+        """The first step that touches a slot."""
+        users = (s for s in self.plan.steps if any(place == ("s", slot) for place, _ in places(s)))
+        return next(map(self._name, users), "the plan")
 
     def _step(self, index: int, values: Sequence[int | None], params: bytearray) -> Ready | None:
         step = self.plan.steps[index]

@@ -11,7 +11,8 @@ from webrt.plan import HostStep, Place, Plan, ValueInfo
 
 @dataclass(frozen=True)
 class Segment:
-    """Consecutive steps of one kind, "device", "host" or "read": `start` … `stop` of the plan's list."""
+    """Consecutive steps of one kind ("device", "host" or "read"), or a step of kind "branch" or "loop" alone: `start` …
+    `stop` of the plan's list."""
 
     kind: str
     start: int
@@ -26,8 +27,8 @@ def segments(plan: Plan) -> list[Segment]:
     out: list[Segment] = []
     now = _Made()
     for i, step in enumerate(plan.steps):
-        kind = step.kind if step.kind in ("host", "read") else "device"
-        follows = bool(out) and out[-1].kind == kind
+        kind = "device" if step.kind in ("dispatch", "copy") else step.kind
+        follows = bool(out) and out[-1].kind == kind and kind not in ("branch", "loop")
         if not follows or (isinstance(step, HostStep) and now.needed_by(plan, step, late)):
             out.append(Segment(kind, i, i + 1))
             now = _Made()

@@ -29,13 +29,15 @@ class _Claim:
 class Sizes:
     """Binds variables and evaluates the plan's program. `values` has None for what is not known yet."""
 
-    def __init__(self, plan: Plan, cache: dict[Key, list[int | None]] | None = None) -> None:
-        """`cache` keeps evaluations from run to run."""
+    def __init__(
+        self, plan: Plan, cache: dict[Key, list[int | None]] | None = None, around: Sizes | None = None
+    ) -> None:
+        """`cache` keeps evaluations from run to run; of a sub-plan's sizes those `around` are known."""
         self.plan = plan
         self._cache = {} if cache is None else cache
-        self.known: dict[str, int] = {}
+        self.known: dict[str, int] = {} if around is None else dict(around.known)
         self.values: list[int | None] = []
-        self._owners: dict[str, str] = {}
+        self._owners: dict[str, str] = {} if around is None else dict(around._owners)
         self._claims: list[_Claim] = []
 
     def bind(self, info: ValueInfo, shape: Sequence[int], refuse: Refuse) -> None:
@@ -50,7 +52,7 @@ class Sizes:
             if name is None:
                 self._claims.append(_Claim(ref, size, what, refuse))
             elif self.known.setdefault(name, size) != size:
-                raise refuse(f"{what}, but {name} is {self.known[name]} by {self._owners[name]!r}")
+                raise refuse(f"{what}, but {name} is {self.known[name]} by {self._owners.get(name, 'a step before')!r}")
             else:
                 self._owners.setdefault(name, info.name)
 

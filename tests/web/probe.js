@@ -1,0 +1,1 @@
+self.probed = 1;

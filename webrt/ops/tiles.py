@@ -1,0 +1,74 @@
+"""The unrolled text of a register tile: `rows` rows and `vectors` vectors of 4 columns of a matrix product.
+
+Of four steps of k all terms are added in one expression: a software adapter keeps sums in memory between statements.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+
+@dataclass(frozen=True)
+class Tile:
+    """`lanes` > 0: the rows of a are shared by a subgroup of so many invocations. `tail`: k may be no multiple of 4;
+    `apart`: the four columns of a vector are not next to each other."""
+
+    rows: int
+    vectors: int
+    lanes: int = 0
+    tail: bool = False
+    apart: bool = False
+
+    @property
+    def fn(self) -> str:
+        """`fn tile(z, row, first, lanes, lane)`: computes and stores; `first` is the invocation's first vector of
+        columns, the next ones are `lanes` further on, and `lane` is its place in the subgroup."""
+        each = [(r, j) for r in range(self.rows) for j in range(self.vectors)]
+        tail = ["for (; k < k_last; k++) {", *self._ones(), "}"] if self.tail else []
+        return "\n".join(
+            [
+                "fn tile(z: u32, row: u32, first: u32, lanes: u32, lane: u32) {",
+                "let offsets = batch_offsets(z); let a_row = p.k; let b_row = p.b_row; let k_last = p.k_last;",
+                "var k = p.k_first; var at = offsets.x + row * a_row + k; var b0 = offsets.y + k * b_row;",
+                *(f"let t{j} = first + {j * (4 if self.apart else 1)}u * lanes;" for j in range(self.vectors)),
+                *(f"let r{r} = {self._start(r)} * a_row;" for r in range(self.loads)),
+                *(f"var c{r}_{j} = vec4<Out>();" for r, j in each),
+                "for (; k + 4u <= k_last; k += 4u) {", *self._fours(), "at += 4u; b0 = b3 + b_row;", "}", *tail,
+                f"var results = array<vec4<Out>, {len(each)}>({', '.join(f'c{r}_{j}' for r, j in each)});",
+                f"let last = min({self.rows}u, p.m - row) * {self.vectors}u;",
+                "for (var i = 0u; i < last; i++) {",
+                f"let t = first + i % {self.vectors}u * {4 if self.apart else 1}u * lanes;",
+                f"store4((z * p.m + row + i / {self.vectors}u) * p.n, t, lanes, results[i]);",
+                "} }",
+            ]
+        )  # fmt: skip
+
+    @property
+    def loads(self) -> int:
+        """How many rows of a an invocation loads."""
+        return -(-self.rows // self.lanes) if self.lanes else self.rows
+
+    def _start(self, r: int) -> str:
+        return f"(lane + {r * self.lanes}u)" if self.lanes else f"{r}u"
+
+    def _fours(self) -> Iterator[str]:
+        yield " ".join(f"let b{i} = b{i - 1} + b_row;" for i in (1, 2, 3))
+        for j in range(self.vectors):
+            yield " ".join(f"let e{j}_{i} = columns_b(b{i}, t{j}, lanes);" for i in range(4))
+        yield from (f"let own{r} = load4_a(at + r{r});" for r in range(self.loads))
+        for r in range(self.rows):
+            yield f"let x{r} = {self._row(r)};"
+            for j in range(self.vectors):
+                yield f"c{r}_{j} += " + " + ".join(f"x{r}.{c} * e{j}_{i}" for i, c in enumerate("xyzw")) + ";"
+
+    def _ones(self) -> Iterator[str]:
+        yield from (f"let e{j} = columns_b(b0, t{j}, lanes);" for j in range(self.vectors))
+        yield from (f"let own{r} = load_a(at + r{r});" for r in range(self.loads))
+        for r in range(self.rows):
+            yield f"let x{r} = {self._row(r)};"
+            yield " ".join(f"c{r}_{j} += x{r} * e{j};" for j in range(self.vectors))
+        yield "at++; b0 += b_row;"
+
+    def _row(self, r: int) -> str:
+        return f"subgroupBroadcast(own{r // self.lanes}, {r % self.lanes}u)" if self.lanes else f"own{r}"

@@ -1,0 +1,163 @@
+"""A plan or a sub-plan on a device: what stays from run to run."""
+
+from __future__ import annotations
+
+import base64
+import contextlib
+from collections.abc import Iterable, Iterator, Sequence
+from concurrent.futures import ThreadPoolExecutor
+
+from webrt.errors import KernelError, PlacementError
+from webrt.plan import Copy, Dispatch, HostStep, Plan, Step
+from webrt.runtime.device import BindGroup, Device, HostNode, HostProvider, Pipeline, Resource
+from webrt.runtime.memory import Memory
+from webrt.runtime.resolve import Frame, Resolver, node_name, places
+from webrt.runtime.sizes import Key
+from webrt.subplans import Branch, Loop
+
+MAX_FRAMES = 8
+MAX_GROUPS_PER_STEP = 4
+
+
+class Scope:
+    """`inner` are the scopes of the bodies of branches and loops, by step. `open` puts constants and kernels on the
+    device. Raises as `Session` does."""
+
+    memory: Memory
+
+    def __init__(self, plan: Plan, device: Device, host: HostProvider | None, around: Scope | None = None) -> None:
+        self.plan, self.device = plan, device
+        if around is None:
+            refuse_host_steps(plan, host)
+        self._pipelines: dict[int, Pipeline] = {} if around is None else around._pipelines
+        self.resolver = Resolver(plan, device.target)
+        self.handles = prepare_host(plan.steps, host)
+        self.evaluated: dict[Key, list[int | None]] = {}
+        self.replaceable = _replaceable(plan)
+        self.inner = {
+            i: tuple(Scope(plan.within(body), device, host, self) for body in s.bodies)
+            for i, s in enumerate(plan.steps)
+            if isinstance(s, (Branch, Loop))
+        }
+        self._frames: dict[Key, Frame] = {}
+        self._groups: dict[int, dict[tuple[int, tuple[Resource, ...]], BindGroup]] = {}
+
+    @property
+    def steady(self) -> bool:
+        """Whether the steps bind no sizes, read nothing back and draw nothing."""
+        return all(s.kind == "device" for s in self.resolver.segments) and not self.resolver.draws
+
+    def open(self) -> None:
+        """Uploads the constants of all scopes while their first pipelines are made. Where both fail, the pipelines'
+        error is raised."""
+        every = list(self._every())
+        kernels = [
+            (scope, i, scope.resolver.choices.first(i))
+            for scope in every
+            for i, s in enumerate(scope.plan.steps)
+            if isinstance(s, Dispatch)
+        ]
+        with contextlib.ExitStack() as stack:
+            if kernels:
+                worker = stack.enter_context(ThreadPoolExecutor(1, "webrt-pipelines"))
+                stack.callback(worker.submit(self._make_pipelines, kernels).result)
+            self._load(every)
+            try:
+                stack.pop_all().close()
+            except BaseException:
+                self.close()
+                raise
+
+    def _load(self, every: Sequence[Scope]) -> None:
+        constants = set[int]().union(*(s.resolver.constants for s in every))
+        contents = {c for s in every for c in s.resolver.contents}
+        own = self.resolver
+        self.memory = Memory(self.plan, self.device, own.target, constants, own.bound, contents)
+        try:
+            for scope in every[1:]:
+                own = scope.resolver
+                scope.memory = Memory(scope.plan, self.device, own.target, (), own.bound, (), self.memory)
+        except BaseException:
+            self.close()
+            raise
+
+    def frame(self, key: Key, values: Sequence[int | None]) -> Frame:
+        """All numbers of the plan at these sizes; kept for the last few."""
+        if key not in self._frames:
+            made = self.resolver.frame(key, values)
+            self._make_pipelines(
+                (self, i, r.kernel) for i, r in enumerate(made.steps) if r is not None and r.kernel >= 0
+            )
+            while len(self._frames) >= MAX_FRAMES:
+                del self._frames[next(iter(self._frames))]
+            self._frames[key] = made
+        return self._frames[key]
+
+    def group(self, step: int, kernel: int, resources: tuple[Resource, ...]) -> tuple[Pipeline, BindGroup]:
+        """The pipeline of a dispatch's kernel, and its bind group over these resources, which is kept."""
+        pipeline = self._pipelines[kernel]
+        kept = self._groups.setdefault(step, {})
+        if (kernel, resources) not in kept:
+            while len(kept) >= MAX_GROUPS_PER_STEP:
+                del kept[next(iter(kept))]
+            kept[kernel, resources] = self.device.bind(pipeline, resources)
+        return pipeline, kept[kernel, resources]
+
+    def close(self) -> None:
+        """Frees the device memory."""
+        self._frames.clear()
+        self._groups.clear()
+        for scope in (s for inner in self.inner.values() for s in inner):
+            scope.close()
+        memory = getattr(self, "memory", None)
+        if memory is not None:
+            memory.close()
+
+    def _every(self) -> Iterator[Scope]:
+        yield self
+        for inner in self.inner.values():
+            for scope in inner:
+                yield from scope._every()
+
+    def _make_pipelines(self, kernels: Iterable[tuple[Scope, int, int]]) -> None:
+        """The pipelines of these kernels (scope, step, kernel), as far as there is none yet."""
+        wanted = list(kernels)
+        missing = {k: scope for scope, _, k in wanted if k not in self._pipelines}
+        if not missing:
+            return
+        asked = [(self.plan.kernels[k], scope.resolver.layout_of(k)) for k, scope in missing.items()]
+        try:
+            self._pipelines.update(zip(missing, self.device.pipelines(asked)))
+        except KernelError as e:
+            for scope, i, k in wanted:
+                if e.kernel and self.plan.kernels[k].hash == e.kernel:
+                    node = scope.plan.steps[i].node
+                    placed = self.plan.placement[node] if 0 <= node < len(self.plan.placement) else None
+                    raise (e.at(node=placed.node, op=placed.op) if placed else e) from None
+            raise
+
+
+def refuse_host_steps(plan: Plan, host: HostProvider | None) -> None:
+    """Raises PlacementError where a plan has host steps and there is no provider."""
+    if plan.host_steps and host is None:
+        names = ", ".join(node_name(plan, s) for s in plan.host_steps)
+        raise PlacementError(f"the plan has nodes for the CPU provider, and none was given: {names}")
+
+
+def prepare_host(steps: Sequence[Step], host: HostProvider | None) -> dict[int, HostNode]:
+    """The nodes of the host steps among these, by step."""
+    found = {i: s for i, s in enumerate(steps) if isinstance(s, HostStep)}
+    return {i: host.prepare(base64.b64decode(s.proto), s.opsets) for i, s in found.items()} if host else {}
+
+
+def _replaceable(plan: Plan) -> dict[str, int]:
+    """Inputs whose slot a caller's buffer may stand in for: nothing ever writes there, and no other input has it."""
+    written = {p for s in plan.steps for p, access in places(s) if access == "w" and isinstance(s, (Dispatch, Copy))}
+    made = {n for s in plan.steps if isinstance(s, (HostStep, Branch, Loop)) for n in s.outputs if n}
+    written |= {place for n in made if n in plan.values and (place := plan.values[n].place)}
+    taken = [i.place for i in plan.inputs]
+    return {
+        i.name: i.place[1]
+        for i in plan.inputs
+        if i.place is not None and i.place[0] == "s" and i.place not in written and taken.count(i.place) == 1
+    }
