@@ -69,6 +69,25 @@ def test_transposes_of_the_model_are_gone() -> None:
     assert ops(plan) == ["Conv"]
 
 
+@pytest.mark.parametrize("channels", [3, 2, 1])
+def test_few_channels_after_what_moves_them(channels: int) -> None:
+    kernel = weights(12, channels, 5, 5)
+    body = "s = Slice(x, one, many, two) t = Transpose<perm=[0,3,1,2]>(s) a = Conv<pads=[2,2,2,2]>(t, k) y = Relu(a)"
+    places = {"one": np.array([1]), "many": np.array([9]), "two": np.array([2])}
+    check(parse(f"agraph (float[2,9,11,{channels}] x) => (float[o,p,q,r] y) {{ {body} }}", {"k": kernel, **places}))
+    body = "t = Transpose<perm=[0,3,2,1]>(x) s = Relu(t) y = Conv<pads=[2,2,2,2]>(s, k)"
+    check(parse(f"agraph (float[2,9,11,{channels}] x) => (float[o,p,q,r] y) {{ {body} }}", {"k": kernel}))
+
+
+def test_reshapes_of_the_spatial_axes_keep_the_layout() -> None:
+    line = {"k": weights(12, 8, 1, 5), "third": np.array([2]), "one": weights(5, 12, 3)}
+    body = "a = Conv<pads=[0,2,0,2]>(x, k) b = Squeeze(a, third) c = Relu(b) y = Conv(c, one)"
+    plan = check(parse(f"agraph (float[2,8,1,21] x) => (float[o,p,q] y) {{ {body} }}", line))
+    assert ops(plan).count("Transpose") == 2
+    body = "a = Conv<pads=[0,2,0,2]>(x, k) b = Squeeze(a, third) c = Softmax<axis=1>(b) y = Unsqueeze(c, third)"
+    check(parse(f"agraph (float[2,8,1,21] x) => (float[o,p,q,r] y) {{ {body} }}", line))
+
+
 def test_other_transposes_are_composed() -> None:
     assert ops(run("y = Transpose<perm=[3,1,0,2]>(a)")) == ["Transpose", "Conv", "Transpose"]
 

@@ -178,8 +178,8 @@ class _Layout:
             return None
         builder, twin = self._builder(placed.node), self._new(out)
         builder.alias(twin, self.twins[x])
-        inputs = [self.twins[x], *placed.node.inputs[1:]]
-        return _placed(placed, replace(placed.node, inputs=inputs, outputs=[twin], channels_last=True), builder)
+        node = replace(placed.node, op_type="Reshape", inputs=[self.twins[x]], outputs=[twin], attrs={})
+        return _placed(placed, node, builder)
 
     def _for_images(self, v: Value) -> bool:
         """Whether all that reads the value are convolutions of it, or reshapes that lead to such."""
@@ -247,7 +247,8 @@ class _Layout:
             params["plane"] = D.prod(spatial)
             builder = Builder(self.lines.target, f"layout.{v.name}")
             builder.map(out, _PADDED, reads={"x": v}, params=params, vec={"out": 4}, name="channels_last")
-            self.out.append(Placed(Node("Transpose", "", v.name, [v], [out], 13), "kernel", REASON, builder.steps))
+            node = Node("ChannelsLast", "webrt", v.name, [v], [out], 1)
+            self.out.append(Placed(node, "kernel", REASON, builder.steps))
             self.padded[v] = out
             self.made.append(v)
         return self.padded[v]
