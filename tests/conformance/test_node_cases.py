@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
-import numpy as np
 import pytest
 
 from tests.conformance import cases as C
@@ -57,9 +56,4 @@ def test_native(name: str, record_property: RecordProperty) -> None:
     if result.kind == "webgpu":
         assert result.dispatches + result.copies > 0
         assert result.host_nodes == 0
-    if name in C.expected()["random"]:
-        for got, want in zip(result.outputs, case.wanted, strict=True):
-            assert np.asarray(got).dtype == np.asarray(want).dtype
-            assert np.asarray(got).shape == np.asarray(want).shape
-        return
     C.compare(case, result.outputs)
