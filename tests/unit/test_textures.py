@@ -89,7 +89,7 @@ def test_textures_stay_grow_and_go() -> None:
         session.run(None, {"x": np.zeros(n, np.float32)})
         assert (session.last_run.buffers > 0) == created
         assert session.last_run.copies == 3
-    commands = next(iter(session.frame((("n", 100),), []).recorded.values()))
+    commands = next(iter(session.scope.frame((("n", 100),), []).recorded.values()))
     assert sum(isinstance(c, Fill) for c in commands) == 3
     assert device().counters.bytes - before[1] >= 16 * 1024 * 2
     session.close()

@@ -1,7 +1,8 @@
-"""How a matrix product runs on which adapter: register tiles over buffers and textures, with and without subgroups.
+"""How a matrix product runs on which adapter: register tiles over buffers and textures, with and without subgroups, and
+tiles of workgroups.
 
 On software adapters what costs is to bring an operand into a lane, least so from a texture, and a subgroup can share
-the rows of a. The last variant needs nothing.
+the rows of a. On GPUs a workgroup shares both. The last variant needs nothing.
 """
 
 from __future__ import annotations
@@ -13,6 +14,7 @@ from typing import Any
 from webrt import dims as D
 from webrt.dims import Dim
 from webrt.dtypes import DType
+from webrt.ir import Value
 from webrt.lowering import Groups, Operand, Variant, grid
 from webrt.ops.tiles import Tile
 from webrt.ops.vectors import Epilogue, can_load4, kind, load4, store_fours, vec_of
@@ -30,8 +32,9 @@ def subgroups(size: int, others: Mapping[str, Any]) -> dict[str, Any]:
 
 @dataclass(frozen=True)
 class Form:
-    """A register tile of `rows` by `vectors` for products of `least` to `most` rows (0: any number); the `loader` of
-    the operands; the `lanes` of the subgroup that shares rows."""
+    """A tile of `rows` by `vectors` for products of `least` to `most` rows (0: any number); the `loader` of operands;
+    the `lanes` of the subgroup that shares rows. `worth`: the terms from which on it pays to copy a slot into a texture
+    for the rows of a, as that splits a compute pass. `body` is a file of shaders/ other than the register tile's."""
 
     rows: int
     vectors: int
@@ -40,25 +43,32 @@ class Form:
     requires: Mapping[str, Any] = field(default_factory=dict)
     least: int = 0
     most: int = 0
+    worth: int = 0
+    body: str = ""
 
     def applies(self, m: Dim) -> Dim:
         """0 where a product of `m` rows is not for this form."""
         few = D.lt(m, self.most + 1) if self.most else 1
-        return D.mul(few, D.sub(1, D.lt(m, self.least)) if self.least else 1)
+        return D.mul(few, _not(D.lt(m, self.least)) if self.least else 1)
 
 
 FORMS = (
-    Form(1, 2, 0, "storage", LLVMPIPE, most=1),
-    Form(1, 2, 0, "sampled", SOFTWARE, most=1),
+    Form(1, 2, 0, "storage", LLVMPIPE, most=1, worth=1 << 17),
+    Form(1, 2, 0, "sampled", SOFTWARE, most=1, worth=1 << 22),
     Form(1, 1, most=1),
-    Form(16, 2, 8, "storage", subgroups(8, LLVMPIPE), least=24),
-    Form(8, 2, 8, "storage", subgroups(8, LLVMPIPE)),
-    Form(8, 2, 0, "storage", LLVMPIPE),
-    Form(8, 2, 4, "sampled", subgroups(4, SOFTWARE)),
-    Form(8, 2, 0, "sampled", SOFTWARE),
+    Form(16, 2, 8, "storage", subgroups(8, LLVMPIPE), least=24, worth=1 << 20),
+    Form(8, 2, 8, "storage", subgroups(8, LLVMPIPE), worth=1 << 20),
+    Form(8, 2, 0, "storage", LLVMPIPE, worth=1 << 20),
+    Form(8, 2, 4, "sampled", subgroups(4, SOFTWARE), worth=1 << 21),
+    Form(8, 2, 0, "sampled", SOFTWARE, worth=1 << 21),
+    Form(64, 1, 16, requires={"kinds": ["gpu"]}, least=16, body="matmul_workgroup"),
     Form(8, 2),
 )
-"""In order of preference."""
+"""In order of preference. The figures were measured on two cores."""
+
+
+def _not(x: Dim) -> Dim:
+    return D.sub(1, x)
 
 
 @dataclass(frozen=True)
@@ -88,6 +98,11 @@ class Operands:
     part: bool
     batch_offsets: str
 
+    @property
+    def sizes(self) -> tuple[Dim, Dim, Dim]:
+        """How many rows, columns and matrices are computed."""
+        return self.m, self.width, self.batches
+
 
 def variants(o: Operands) -> Iterator[Variant]:
     """The variants of a product, in order of preference; those that read fours where only the run's sizes allow it come
@@ -97,9 +112,17 @@ def variants(o: Operands) -> Iterator[Variant]:
     hoped, condition = _hoped(o, known)
     for form in FORMS:
         applies = form.applies(o.m)
-        if hoped != known:
-            yield _variant(o, form, hoped, D.mul(applies, condition))
-        yield _variant(o, form, known, applies)
+        pays = _not(D.lt(D.prod((*o.sizes, o.k)), form.worth)) if _in_slot(o.left) and form.worth else 1
+        for textures, right in ((_textures(o, form), pays), ({"b": form.loader}, _not(pays))):
+            if right != 0:
+                when = D.mul(applies, right)
+                if hoped != known:
+                    yield _variant(o, form, hoped, textures, D.mul(when, condition))
+                yield _variant(o, form, known, textures, when)
+
+
+def _in_slot(v: Operand) -> bool:
+    return not isinstance(v, Value) or v.const is None
 
 
 def _hoped(o: Operands, known: Fours) -> tuple[Fours, Dim]:
@@ -115,24 +138,27 @@ def _is_four(x: Dim) -> Dim:
     return D.eq(D.mod(x, 4), 0)
 
 
-def _variant(o: Operands, form: Form, fours: Fours, when: Dim) -> Variant:
+def _variant(o: Operands, form: Form, fours: Fours, textures: Mapping[str, str], when: Dim) -> Variant:
     kinds = {"a": kind(o.left), "b": kind(o.right), "out": kind(o.out)}
     tile = Tile(form.rows, form.vectors, form.lanes, not fours.a, not fours.b)
     fns = [
         o.batch_offsets, load4("a", kinds["a"], fours.a), _load_columns(kinds["b"], fours.b), o.epilogue.fn,
-        *_store(kinds["out"], fours, o.part), tile.fn,
+        *_store(kinds["out"], fours, o.part), *([] if form.body else [tile.fn]),
     ]  # fmt: skip
-    span = form.vectors * form.lanes * (1 if fours.b else 4)
-    lanes = {"LANES": form.lanes, "SPAN": span} if form.lanes else {}
+    consts = {} if form.body else {"ROWS": form.rows, "VECTORS": form.vectors}
+    if form.lanes and not form.body:
+        consts["LANES"] = form.lanes
+    if form.lanes:
+        consts["SPAN"] = form.vectors * form.lanes * (1 if fours.b else 4)
     return Variant(
-        "matmul_broadcast" if form.lanes else "matmul_tile",
+        form.body or ("matmul_broadcast" if form.lanes else "matmul_tile"),
         _groups(o, form),
-        consts={"ROWS": form.rows, "VECTORS": form.vectors, **lanes},
+        consts=consts,
         fns=fns,
         use=o.epilogue.use,
         vec=vec_of(a=(kinds["a"], fours.a), b=(kinds["b"], fours.b), out=(kinds["out"], fours.out)),
         requires=form.requires,
-        textures=_textures(o, form),
+        textures=textures,
         when=when,
     )
 

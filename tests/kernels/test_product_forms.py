@@ -1,0 +1,107 @@
+"""Every form of a matrix product that this adapter can run, against numpy: ragged edges, batches, epilogues, halves."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import Any
+
+import numpy as np
+import pytest
+from onnx import parser
+
+from tests.kernels.harness import Array, device
+from webrt.compiler.compile import CompileOptions, compile_model
+from webrt.ops import product_variants as V
+from webrt.plan import Dispatch, Plan
+from webrt.runtime.session import Session
+from webrt.target import BASE, Target
+from webrt.validate import kernel_layout
+
+WIDE = [f for f in V.FORMS if f.rows > 1]
+"""A form of one row computes no more of several."""
+
+
+def _here(form: V.Form) -> V.Form:
+    """The form for this adapter, however few rows there are: with its subgroup size, other requirements dropped."""
+    shares = bool(form.lanes) and not form.body
+    lanes = device().target.subgroup_sizes[0] if shares else form.lanes
+    requires = V.subgroups(lanes, {}) if shares else {}
+    return replace(form, lanes=lanes, requires=requires, least=0, worth=min(form.worth, 1))
+
+
+@pytest.fixture(params=WIDE, ids=[f"{f.body or f.rows}-{f.lanes}-{f.loader}" for f in WIDE])
+def form(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> V.Form:
+    made = _here(request.param)
+    monkeypatch.setattr(V, "FORMS", (made,))
+    return made
+
+
+def compiled(
+    a: str, b: str, y: str, body: str = "y = MatMul(a, b)", more: str = "", target: Target | None = None
+) -> Plan:
+    text = f'<ir_version: 8, opset_import: ["" : 17]> g ({a} a, {b} b{more}) => ({y} y) {{ {body} }}'
+    return compile_model(parser.parse_model(text), CompileOptions(target=target or device().target))
+
+
+def run(plan: Plan, **feeds: Array) -> Array:
+    with Session(plan, device()) as session:
+        (y,) = session.run(None, feeds)
+        return np.asarray(y)
+
+
+def floats(*shape: int, dtype: Any = np.float32, seed: int = 3) -> Array:
+    return np.random.default_rng(seed).standard_normal(shape).astype(dtype)
+
+
+@pytest.mark.parametrize(("m", "k", "n"), [(1, 1, 1), (17, 12, 40), (70, 33, 6), (65, 7, 129)])
+def test_edges(form: V.Form, m: int, k: int, n: int) -> None:
+    plan = compiled(f"float[{m}, {k}]", f"float[{k}, {n}]", f"float[{m}, {n}]")
+    a, b = floats(m, k), floats(k, n, seed=4)
+    np.testing.assert_allclose(run(plan, a=a, b=b), a @ b, rtol=1e-4, atol=1e-5)
+    layout = kernel_layout(plan.kernels[_first(plan)].wgsl).access
+    assert layout == {"buffer": "rrw", "sampled": "ffw", "storage": "FFw"}[form.loader]
+
+
+def _first(plan: Plan) -> int:
+    return next(s for s in plan.steps if isinstance(s, Dispatch)).alternatives[0][0]
+
+
+def test_batches_and_an_epilogue_of_free_sizes(form: V.Form) -> None:
+    body, more = "c = MatMul(a, b)  d = Add(c, r)  y = Relu(d)", ", float[z, m, n] r"
+    plan = compiled("float[z, m, k]", "float[z, k, n]", "float[z, m, n]", body, more)
+    with Session(plan, device()) as session:
+        for z, m, k, n in ((2, 5, 8, 12), (3, 18, 6, 13), (1, 1, 4, 4), (2, 5, 8, 12)):
+            a, b, r = floats(z, m, k), floats(z, k, n, seed=5), floats(z, m, n, seed=6)
+            (y,) = session.run(None, {"a": a, "b": b, "r": r})
+            np.testing.assert_allclose(y, np.maximum(a @ b + r, 0), rtol=1e-4, atol=1e-5)
+
+
+def test_halves(form: V.Form) -> None:
+    plan = compiled("float16[9, 20]", "float16[20, 24]", "float16[9, 24]")
+    a, b = floats(9, 20, dtype=np.float16), floats(20, 24, dtype=np.float16, seed=4)
+    want = a.astype(np.float32) @ b.astype(np.float32)
+    np.testing.assert_allclose(run(plan, a=a, b=b).astype(np.float32), want, rtol=2e-3, atol=5e-3)
+
+
+def test_infinities_past_the_end_do_not_leak(form: V.Form) -> None:
+    plan = compiled("float[2, 5, 5]", "float[2, 5, 5]", "float[2, 5, 5]")
+    a, b = floats(2, 5, 5), floats(2, 5, 5, seed=4)
+    a[1, 0, 0] = b[1] = np.inf
+    np.testing.assert_allclose(run(plan, a=a, b=b)[0], a[0] @ b[0], rtol=1e-4, atol=1e-5)
+
+
+def test_a_portable_plan_has_a_form_for_each_kind_of_adapter() -> None:
+    plan = compiled("float[m, 64]", "float[64, 64]", "float[m, 64]", target=BASE)
+    (step,) = [s for s in plan.steps if isinstance(s, Dispatch)]
+    requires = [plan.kernels[a[0]].requires for a in step.alternatives]
+    assert requires[-1] == {}
+    assert {"kinds": ["gpu"]} in requires
+    assert any(r.get("subgroup_size") == 4 for r in requires) and any(r.get("subgroup_size") == 8 for r in requires)
+    with Session(plan, device()) as session:
+        used = []
+        for m in (1, 20, 600):
+            a = floats(m, 64)
+            (y,) = session.run(None, {"a": a, "b": np.eye(64, dtype=np.float32)})
+            np.testing.assert_allclose(y, a, rtol=1e-6)
+            used.append(session.scope.frame((("m", m),), []).kernel_of(0))
+    assert len(set(used)) > 1
