@@ -120,7 +120,8 @@ def _control(
         raise undecided
     demands.conditions |= undecided.conditions if undecided is not None else {}
     if bodies is None:
-        raise UnsupportedOp(f"not run step by step: {node.declined.what if node.declined else 'a provider is missing'}")
+        what = node.declined.what if node.declined is not None else "its subgraphs were not opened"
+        raise UnsupportedOp(what)
     step = Control(node, tuple(bodies))
     control.check_step(step)
     inner = Demands()
