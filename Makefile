@@ -18,7 +18,7 @@ help:
 	@echo "make conformance  the node cases again; writes their counts and docs/operators.md"
 	@echo "make lint       ruff, mypy --strict, import-linter"
 	@echo "make site       a static folder with the page and all it needs, in $(SITE)/"
-	@echo "make bench      benchmarks"
+	@echo "make bench      webrt beside onnxruntime, natively and in Chromium (long)"
 	@echo "make wheel      the pure wheel, in dist/"
 	@echo "make clean      removes what these made"
 
