@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import itertools
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import replace
 from pathlib import Path
@@ -11,8 +11,10 @@ from typing import Any
 
 import numpy as np
 import onnx.parser
+import pytest
 
 import webrt
+from webrt.host.node import PreparedNode
 from webrt.options import CPU, WEBGPU
 from webrt.plan import Kernel, Plan
 from webrt.runtime.native import NativeDevice
@@ -81,6 +83,17 @@ def nothing_left(device: Any) -> Iterator[None]:
     before = (device.counters.buffers, device.counters.bytes)
     yield
     assert (device.counters.buffers, device.counters.bytes) == before, "device memory was not given back"
+
+
+def before_host_nodes(patch: pytest.MonkeyPatch, call: Callable[[], object]) -> None:
+    """Every node that the CPU provider runs calls `call` first."""
+    run = PreparedNode.run
+
+    def hooked(self: PreparedNode, *args: Any, **more: Any) -> Any:
+        call()
+        return run(self, *args, **more)
+
+    patch.setattr(PreparedNode, "run", hooked)
 
 
 SLOW_FEEDS = {"x": np.zeros(16384, np.float32)}

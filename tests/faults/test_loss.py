@@ -5,7 +5,6 @@ from __future__ import annotations
 import shutil
 import threading
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 import pytest
@@ -16,6 +15,7 @@ from tests.faults.models import (
     HEAD,
     SLOW_FEEDS,
     SPLIT,
+    before_host_nodes,
     chain_feeds,
     check_chain,
     destroy,
@@ -55,17 +55,9 @@ def test_lost_between_runs_and_recovered_several_times() -> None:
 
 def test_lost_within_a_run(monkeypatch: pytest.MonkeyPatch) -> None:
     with opened(model(SPLIT)) as session:
-        general: Any = session._general
-        index, handle = next((i, h) for i, h in general.handles.items())
-
-        class Loses:
-            def run(self, *args: Any) -> Any:
-                destroy(session)
-                return handle.run(*args)
-
-        monkeypatch.setitem(general.handles, index, Loses())
         x = np.array([-4, -9], np.float32)
-        with pytest.raises(DeviceLost):
+        with monkeypatch.context() as patch, pytest.raises(DeviceLost):
+            before_host_nodes(patch, lambda: destroy(session))
             session.run(None, {"x": x})
         session.recover()
         (y,) = session.run(None, {"x": x})

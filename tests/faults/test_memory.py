@@ -18,6 +18,7 @@ from tests.faults.models import (
     HEAD,
     SPLIT,
     Array,
+    before_host_nodes,
     chain_feeds,
     check_chain,
     model,
@@ -135,7 +136,10 @@ def test_a_refused_command_is_told_with_its_node(monkeypatch: pytest.MonkeyPatch
 
     with opened(model(CHAIN)) as session:
         check_chain(session)
-        kernel = session.plan.kernels[-1].name
+        with monkeypatch.context() as patch:
+            patch.setattr(GPUComputePassEncoder, "set_pipeline", set_pipeline)
+            check_chain(session)
+        kernel = current[0]
 
         def dispatch_workgroups(self: Any, *groups: int) -> None:
             dispatch(self, *([100_000, 1, 1] if current == [kernel] else groups))
@@ -209,23 +213,11 @@ def test_a_run_that_its_caller_ends() -> None:
 def test_a_run_that_is_ended_between_host_steps(monkeypatch: pytest.MonkeyPatch) -> None:
     with opened(model(SPLIT)) as session:
         options = webrt.RunOptions()
-        handles = session._general.handles  # type: ignore[union-attr]
-        index, handle = next(iter(handles.items()))
-
-        class Ends:
-            ran = 0
-
-            def run(self, *args: Any) -> Any:
-                self.ran += 1
-                options.terminate = True
-                return handle.run(*args)
-
-        ends = Ends()
         x = np.array([-4], np.float32)
         session.run(None, {"x": x})
-        with monkeypatch.context() as patch, nothing_left(session.device):
-            patch.setitem(handles, index, ends)
-            with pytest.raises(RunTerminated):
-                session.run(None, {"x": x}, options)
-        assert ends.ran == 1 and session.last_run.host_nodes == 1
+        assert session.last_run.host_nodes == 3
+        with monkeypatch.context() as patch, nothing_left(session.device), pytest.raises(RunTerminated):
+            before_host_nodes(patch, lambda: setattr(options, "terminate", True))
+            session.run(None, {"x": x}, options)
+        assert session.last_run.host_nodes == 1
         assert session.run(None, {"x": x})[0].tolist() == [-2]
