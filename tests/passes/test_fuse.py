@@ -82,6 +82,19 @@ def test_stacks_of_matrices() -> None:
     assert ops(plan) == ["Add"]
 
 
+def test_product_seen_in_another_shape() -> None:
+    body = "g = Gemm(x, w, c) r = Reshape(g, shape) y = Add(r, more)"
+    inputs = "float[6,5] x, float[5,4] w, float[4] c, float[2,3,4] more"
+    shape = {"shape": np.array([2, 3, 4])}
+    plan = check(parse(f"agraph ({inputs}) => (float[2,3,4] y) {{ {body} }}", shape))
+    assert dispatches(plan) == 1
+    plan = check(parse(f"agraph ({inputs}) => (float[2,3,4] y, float[2,3,4] r) {{ {body} }}", shape))
+    assert ops(plan) == ["Gemm", "Add"]
+    body += " z = Neg(g)"
+    plan = check(parse(f"agraph ({inputs}) => (float[2,3,4] y, float[6,4] z) {{ {body} }}", shape))
+    assert ops(plan) == ["Gemm", "Add", "Neg"]
+
+
 def test_gemm_keeps_its_own_sum() -> None:
     body = "g = Gemm<alpha=0.5,beta=2.0,transB=1>(x, w, c) y = Relu(g)"
     plan = check(parse(f"agraph (float[3,5] x, float[4,5] w, float[4] c) => (float[3,4] y) {{ {body} }}"))

@@ -7,7 +7,7 @@ others say that they are computed there. Nothing that another node, the graph's 
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import replace
+from dataclasses import dataclass, replace
 
 from webrt.compiler.attention import fuse_attention
 from webrt.compiler.dump import Trace
@@ -19,8 +19,9 @@ from webrt.compiler.norms import fuse_norms
 from webrt.compiler.partition import Placed
 from webrt.errors import UnsupportedOp, UnsupportedType
 from webrt.ir import Graph, Value
-from webrt.lowering import Builder
-from webrt.ops.composed import HEADS, epilogue_steps, launch_steps
+from webrt.lowering import Alias, Builder
+from webrt.ops.composed import CONVOLUTIONS, HEADS, epilogue_steps, launch_steps
+from webrt.ops.view import element_type
 from webrt.target import Target
 
 Pass = Callable[[Lines], None]
@@ -72,19 +73,39 @@ def _groups(lines: Lines, heads: bool) -> None:
             _merge(lines, members)
 
 
-def _head(lines: Lines, members: Sequence[int], out: Value) -> int | None:
+@dataclass(frozen=True)
+class _Head:
+    """The line of a heavy kernel, what the formulas read of it, and the lines that only give that another shape."""
+
+    line: int
+    value: Value
+    shaped: tuple[int, ...] = ()
+
+
+def _head(lines: Lines, members: Sequence[int], out: Value) -> _Head | None:
     """The last line that makes a tensor of out's type and shape for these members alone, and can end with a formula."""
-    made = {v: lines.maker[v] for v in stored(lines, members) if v in lines.maker}
-    fitting = [
-        i
-        for v, i in made.items()
-        if lines.placed[i].how == "kernel"
-        and (lines.placed[i].node.domain, lines.placed[i].node.op_type) in HEADS
-        and v.dtype == out.dtype
-        and v.shape == out.shape
-        and lines.only_for(v, members)
+    found = [
+        head
+        for v in stored(lines, members)
+        if v.dtype == out.dtype and v.shape == out.shape and lines.only_for(v, members)
+        if (head := _behind(lines, v)) is not None
     ]
-    return max(fitting, default=None)
+    return max(found, key=lambda h: h.line, default=None)
+
+
+def _behind(lines: Lines, v: Value) -> _Head | None:
+    """The heavy line that makes v, or (of products) what v is another shape of."""
+    shaped: list[int] = []
+    value, i = v, lines.maker.get(v)
+    while i is not None and lines.placed[i].how == "alias" and lines.only_for(value, shaped[-1:] or lines.readers[v]):
+        shaped.append(i)
+        value = next(s.source for s in lines.placed[i].steps if isinstance(s, Alias))
+        i = lines.maker.get(value)
+    if i is None or lines.placed[i].how != "kernel" or (shaped and not lines.only_for(value, shaped[-1:])):
+        return None
+    node = lines.placed[i].node
+    heads = HEADS.keys() - CONVOLUTIONS if shaped else HEADS
+    return _Head(i, v, tuple(shaped)) if (node.domain, node.op_type) in heads else None
 
 
 def _merge(lines: Lines, members: Sequence[int]) -> None:
@@ -97,12 +118,16 @@ def _merge(lines: Lines, members: Sequence[int]) -> None:
     lines.merge(last, members[:-1], builder)
 
 
-def _merge_with_head(lines: Lines, members: Sequence[int], head: int) -> None:
-    steps, last, node = steps_of(lines, members), members[-1], lines.placed[head].node
-    builder = Builder(lines.target, f"{last}.{node.op_type}")
+def _merge_with_head(lines: Lines, members: Sequence[int], head: _Head) -> None:
+    steps, last, node = steps_of(lines, members), members[-1], lines.placed[head.line].node
+    builder, out = Builder(lines.target, f"{last}.{node.op_type}"), steps[-1].out
+    made = node.output(0)
     try:
-        epilogue = epilogue_steps(steps, node.output(0))
-        HEADS[node.domain, node.op_type](replace(node, outputs=[steps[-1].out]), builder, epilogue)
+        epilogue = epilogue_steps(steps, head.value)
+        target = builder.temp(element_type(made), made.known_shape) if head.shaped else out
+        HEADS[node.domain, node.op_type](replace(node, outputs=[target]), builder, epilogue)
+        if head.shaped:
+            builder.alias(out, target)
     except (UnsupportedOp, UnsupportedType):
         return
-    lines.merge(last, [head, *members[:-1]], builder)
+    lines.merge(last, [head.line, *head.shaped[::-1], *members[:-1]], builder)

@@ -11,7 +11,7 @@ from webrt.compiler.lines import Lines
 from webrt.errors import UnsupportedOp, UnsupportedType
 from webrt.ir import Value
 from webrt.lowering import Builder
-from webrt.ops.outline import Outline, launch_outlines, of_formula, of_node, stored
+from webrt.ops.outline import Outline, launch_outlines, needed, of_formula, of_node, stored
 
 MOVES = frozenset(
     {"Transpose", "Slice", "Split", "Expand", "Tile", "Concat", "Pad", "Gather", "GatherND", "GatherElements",
@@ -77,14 +77,7 @@ class _Outlines:
 
     def making(self, i: int, v: Value) -> dict[Value, Outline]:
         """The outline of a value that line i makes and of tensors within the line that it takes, if there are any."""
-        own, found = self._of(i), dict[Value, Outline]()
-        waiting = [v]
-        while waiting:
-            value = waiting.pop()
-            if value in own and value not in found:
-                found[value] = own[value]
-                waiting += own[value].reads.values()
-        return found if v in found else {}
+        return needed(self._of(i), v)
 
     def _of(self, i: int) -> dict[Value, Outline]:
         if i not in self._known:

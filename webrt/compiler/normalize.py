@@ -10,7 +10,7 @@ import onnx
 
 from webrt import dtypes as T
 from webrt import host, lowering
-from webrt.compiler import bodies, control, hoist, scans, splice, tidy, unroll, weights
+from webrt.compiler import bodies, control, hoist, packing, scans, splice, tidy, unroll, weights
 from webrt.compiler.dump import Trace
 from webrt.compiler.infer import infer
 from webrt.compiler.splice import opsets_of
@@ -114,12 +114,13 @@ PASSES: tuple[tuple[str, Pass], ...] = (
     ("fold_into_weights", weights.fold_into_weights),
     ("fold_padding", weights.fold_padding),
     ("hoist_elementwise", hoist.hoist_elementwise),
+    ("pack_projections", packing.pack_projections),
     ("merge_equal", merge_equal),
     ("remove_dead", remove_dead),
 )
 """The basic passes, in order."""
 
-FOR_DEVICES = frozenset({"inline_functions", "unroll_loops", "straighten_scans"})
+FOR_DEVICES = frozenset({"inline_functions", "unroll_loops", "straighten_scans", "pack_projections"})
 """Passes that run only where there is a device: the CPU provider runs operators and loops as they are."""
 
 REQUIRED = frozenset({"inline_functions", "inline_known_branches", "unroll_loops", "straighten_scans", "remove_dead"})

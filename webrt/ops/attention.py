@@ -15,9 +15,10 @@ from webrt.errors import ShapeError, UnsupportedOp
 from webrt.ir import Node, Value
 from webrt.lowering import Builder, Info, op, require
 from webrt.ops.attend import Empty, Heads, attend
+from webrt.ops.outline import Recorder, launch_outlines, needed
 from webrt.ops.rotary import Turn, rotate
 from webrt.ops.vectors import Epilogue
-from webrt.ops.view import View, move
+from webrt.ops.view import View, move, one_by_one
 
 MS = "com.microsoft"
 
@@ -56,22 +57,34 @@ def group_query_attention(n: Node, b: Builder) -> None:
     _supported(n)
     s = _sizes(n)
     _check(n, b, s)
-    before = b.temp(T.I32, (s.batch,))
-    b.map(
-        before, "return select(load_lengths(i) + 1 - i32(p.steps), 0, p.steps == p.total);",
-        reads={"lengths": n.input(5)}, params={"steps": s.steps, "total": s.total}, name="attention_before",
-    )  # fmt: skip
-    q, k, v = _turned(n, b, s, before, *_inputs(n, b, s))
     dtype = n.input(0).dtype or T.F32
     cache = (s.batch, s.groups, s.room, s.head)
     keys, values = (n.output(j) if n.wants(j) else b.temp(dtype, cache) for j in (1, 2))
-    for out, new, past in ((keys, k, 3), (values, v, 4)):
-        _append(b, out, new, n.input(past) if n.has(past) else None, s, before)
+    queries = _before(n, b, s, keys, values)
     by_head = View.of((s.batch, s.steps, s.heads, s.head)).permute((0, 2, 1, 3))
     attend(
-        b, Heads(q, by_head), Heads.of(keys), Heads.of(values), Heads(n.output(), by_head), _logits(n, s, before),
+        b, Heads(queries, by_head), Heads.of(keys), Heads.of(values), Heads(n.output(), by_head), _logits(n, s),
         Empty.HIDDEN,
     )  # fmt: skip
+
+
+def _before(n: Node, b: Builder, s: Sizes, keys: Value, values: Value) -> Value:
+    """Writes the caches, a kernel each; returns the queries. What is cut and turned on the way is not stored."""
+    recorder = Recorder(b.target)
+    with one_by_one():
+        before = b.temp(T.I32, (s.batch,))
+        text = f"return {_START.format(batch='i')};"
+        reads, params = {"lengths": n.input(5)}, {"steps": s.steps, "total": s.total}
+        recorder.map(before, text, reads=reads, params=params)
+        q, k, v = _turned(n, recorder, s, before, *_inputs(n, recorder, s))
+        for out, new, past in ((keys, k, 3), (values, v, 4)):
+            _append(recorder, out, new, n.input(past) if n.has(past) else None, s, before)
+    b.checks += recorder.checks
+    outlines = {o.out: o for o in recorder.outlines}
+    for out, name in ((q, "attention_queries"), (keys, "attention_cache"), (values, "attention_cache")):
+        if out in outlines:
+            launch_outlines(b, out, needed(outlines, out), name)
+    return q
 
 
 def _supported(n: Node) -> None:
@@ -157,7 +170,11 @@ if (r >= start + i32(p.steps)) {{ return Out(); }}
 return load_x(((batch * p.steps + u32(r - start)) * p.groups + owner % p.groups) * p.head + k);"""
 
 
-def _logits(n: Node, s: Sizes, before: Value) -> Epilogue:
+_START = "select(load_lengths({batch}) + 1 - i32(p.steps), 0, p.steps == p.total)"
+"""How many keys of an entry were there before."""
+
+
+def _logits(n: Node, s: Sizes) -> Epilogue:
     """Scale, cap, bias and mask of a logit."""
     scale = float(n.attr("scale", 0.0)) or (1 / math.sqrt(s.head) if isinstance(s.head, int) else 0.0)
     if not scale:
@@ -165,8 +182,9 @@ def _logits(n: Node, s: Sizes, before: Value) -> Epilogue:
     cap, window = float(n.attr("softcap", 0.0)), int(n.attr("local_window_size"))
     params: dict[str, Dim | float] = {
         "scale": scale, "keys": s.room, "queries": s.steps, "heads": s.heads, "lowest": -math.inf, "window": window,
+        "total": s.total,
     }  # fmt: skip
-    reads = {"before": before}
+    reads = {"lengths": n.input(5)}
     lines = ["let t = i % p.keys; let query = (i / p.keys) % p.queries; let owner = i / (p.keys * p.queries);"]
     lines += ["var w = v * bitcast<f32>(p.scale);"]
     if cap:
@@ -179,10 +197,9 @@ def _logits(n: Node, s: Sizes, before: Value) -> Epilogue:
         params |= {"wide": wide, "by_batch": D.select(D.eq(one, 1), 0, each), "by_head": D.select(D.eq(each, 1), 0, 1)}
         at = "((owner / p.heads) * p.by_batch + (owner % p.heads) * p.by_head) * p.queries + query"
         lines += [f"w += load_bias(({at}) * p.wide + min(t, p.wide - 1u));"]
-    lines += ["let ahead = i32(t) - i32(query) - load_before(owner / p.heads);"]
+    start = _START.format(batch="owner / p.heads").replace("p.steps", "p.queries")
+    lines += [f"let ahead = i32(t) - i32(query) - {start};"]
     hidden = "ahead > 0" if n.attr("causal", 1) else "t >= p.total"
-    if not n.attr("causal", 1):
-        params["total"] = s.total
     if window >= 0:
         hidden += " || ahead <= -i32(p.window)"
     lines += [f"return select(w, bitcast<f32>(p.lowest), {hidden});"]

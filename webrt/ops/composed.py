@@ -79,3 +79,6 @@ HEADS: Mapping[tuple[str, str], Callable[[Node, Builder, Epilogue], None]] = {
     (MS_DOMAIN, "MatMulNBits"): matmul_nbits,
 }
 """Lowerings whose kernels can end with formulas, by domain and operator."""
+
+CONVOLUTIONS = frozenset({("", "Conv"), ("", "ConvTranspose")})
+"""Those of them whose results may lie in memory in another order of axes."""

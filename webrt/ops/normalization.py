@@ -15,7 +15,7 @@ from webrt.errors import ShapeError
 from webrt.ir import Node, Value, dtype_of
 from webrt.lowering import Builder, Info, normalize_axis, op, require, same_as_first
 from webrt.ops.rows import Rows
-from webrt.ops.standardize import Affine, standardize
+from webrt.ops.standardize import Affine, skip_rows, standardize
 
 MS = "com.microsoft"
 
@@ -93,13 +93,22 @@ def _skip_shape(n: Node) -> list[Info]:
 def skip_normalization(n: Node, b: Builder) -> None:
     x, centred = n.input(0), n.op_type == "SkipLayerNormalization"
     require([x, n.input(1)], *T.FLOATS)
-    total = _output(n, 3) or b.temp(T.F32, x.known_shape)
-    _add_skip(b, total, n, _optional(n, 4 if centred else 3))
+    total, shift = _output(n, 3) or b.temp(T.F32, x.known_shape), _optional(n, 4 if centred else 3)
+    rows = Rows.of(x.known_shape, [x.rank - 1])
+    scale = _broadcast(b, x, n.input(2), "gamma")
+    bias = _broadcast(b, x, _optional(n, 3), "beta") if centred else None
+    mean, inverse = _output(n, 1) if centred else None, _output(n, 2)
+    affine = {k: v for k, v in (("scale", scale), ("bias", bias)) if v is not None}
+    summands = {"x": x, "skip": n.input(1)} | ({"shift": shift} if shift is not None else {})
+    epsilon = n.attr("epsilon")
+    if mean is None and inverse is None and skip_rows(
+        b, n.output(), total, summands, rows, epsilon=epsilon, centred=centred, affine=affine, name="skip_norm"
+    ):  # fmt: skip
+        return
+    _add_skip(b, total, n, shift)
     standardize(
-        b, n.output(), total, Rows.of(x.known_shape, [x.rank - 1]), epsilon=n.attr("epsilon"), centred=centred,
-        scale=_broadcast(b, x, n.input(2), "gamma"),
-        bias=_broadcast(b, x, _optional(n, 3), "beta") if centred else None,
-        mean=_output(n, 1) if centred else None, inverse=_output(n, 2), name="skip_norm",
+        b, n.output(), total, rows, epsilon=epsilon, centred=centred, scale=scale, bias=bias, mean=mean,
+        inverse=inverse, name="skip_norm",
     )  # fmt: skip
 
 

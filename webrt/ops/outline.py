@@ -39,7 +39,7 @@ class Outline:
     use: Sequence[str] = ()
 
 
-class _Recorder(Builder):
+class Recorder(Builder):
     """A builder that keeps what lowerings ask for as outlines. Raises UnsupportedOp for what has none."""
 
     def __init__(self, target: Target) -> None:
@@ -69,7 +69,7 @@ class _Recorder(Builder):
 
 def of_node(node: Node, target: Target) -> list[Outline]:
     """The outlines of a node whose operator moves or makes elements; none where it does more."""
-    entry, recorder = lowering.find(node.domain, node.op_type, node.opset), _Recorder(target)
+    entry, recorder = lowering.find(node.domain, node.op_type, node.opset), Recorder(target)
     try:
         with one_by_one():
             if entry is not None:
@@ -93,6 +93,18 @@ def of_formula(step: Elementwise) -> Outline:
     apply = f"fn apply({arguments}) -> Out {{ {step.formula.body} }}"
     body = "\n".join([*at.lines, f"return apply({', '.join(values)});"])
     return Outline(step.out, body, reads, params, [*step.formula.fns, apply], step.formula.use)
+
+
+def needed(outlines: Mapping[Value, Outline], v: Value) -> dict[Value, Outline]:
+    """The outline of v, and those of what it loads."""
+    found = dict[Value, Outline]()
+    waiting = [v]
+    while waiting:
+        value = waiting.pop()
+        if value in outlines and value not in found:
+            found[value] = outlines[value]
+            waiting += outlines[value].reads.values()
+    return found
 
 
 def stored(outlines: Mapping[Value, Outline]) -> list[Value]:

@@ -6,6 +6,7 @@ invocation can hold take the kernel norm_rows; others a fold for the mean, one f
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass
 
 from webrt import dims as D
@@ -102,6 +103,34 @@ def _row_kernel(
     )  # fmt: skip
     params = {"n": rows.count, "length": D.floordiv(rows.length, vec), "epsilon": epsilon}
     b.launch(variant, reads=reads, writes={"out": out}, params=params, name=name)
+    return True
+
+
+def skip_rows(
+    b: Builder, out: Value, total: Value, summands: Mapping[str, Value], rows: Rows, *, epsilon: float, centred: bool,
+    affine: Mapping[str, Affine], name: str,
+) -> bool:  # fmt: skip
+    """total = x + skip (+ shift along the row), out = total normalized: one kernel where all is f32 and of fitting
+    shapes; False where that does not hold."""
+    full, shift = [summands["x"], summands["skip"]], summands.get("shift")
+    along = all(a.at == _along(rows) for a in affine.values())
+    floats = all(v.dtype == T.F32 for v in (out, total, *summands.values(), *(a.value for a in affine.values())))
+    fits = all(v.known_shape == out.known_shape for v in full)
+    if shift is not None:
+        fits = fits and Rows.broadcast(out.known_shape, shift.known_shape) == _along(rows)
+    if not (along and floats and fits and rows.contiguous) or split(rows.count, rows.length) is not None:
+        return False
+    vec = rows.vec(out)
+    reads = {**summands, **{k: a.value for k, a in affine.items()}}
+    text = "v" + (" * scale[k]" if "scale" in affine else "") + (" + bias[k]" if "bias" in affine else "")
+    summed = f"fn summed(v: V, k: u32) -> V {{ return v{' + shift[k]' if shift is not None else ''}; }}"
+    variant = Variant(
+        "skip_norm_rows", grid(rows.count), consts={"CENTRED": centred, "LANES": vec}, types={"V": UNIT[vec]},
+        use=(f"unit{vec}",), fns=[f"fn affine(v: V, k: u32) -> V {{ return {text}; }}", summed],
+        vec=dict.fromkeys((*reads, "out", "total"), vec),
+    )  # fmt: skip
+    params = {"n": rows.count, "length": D.floordiv(rows.length, vec), "epsilon": epsilon}
+    b.launch(variant, reads=reads, writes={"total": total, "out": out}, params=params, name=name)
     return True
 
 

@@ -1,0 +1,34 @@
+//! bindings x skip * total:w out:w
+//! params n length epsilon
+//! consts CENTRED LANES
+//! types V
+//! fns affine summed
+//! use index nan
+
+// One invocation per row of p.length units V (f32 or vec4<f32>): total = x + skip, and from it what norm_rows does.
+@compute @workgroup_size(64)
+fn main(@builtin(workgroup_id) group: vec3<u32>, @builtin(num_workgroups) groups: vec3<u32>, @builtin(local_invocation_index) local: u32) {
+  let row = flat_index(group, groups, local);
+  if (row >= p.n) { return; }
+  let base = row * p.length;
+  let count = f32(p.length * LANES);
+  var sums = V(0.0);
+  var squares = V(0.0);
+  for (var k = 0u; k < p.length; k += 1u) {
+    let v = summed(x[base + k] + skip[base + k], k);
+    total[base + k] = v;
+    sums += v;
+    squares += v * v;
+  }
+  var mean = 0.0;
+  if (CENTRED) {
+    mean = across_sum(sums) / count;
+    squares = V(0.0);
+    for (var k = 0u; k < p.length; k += 1u) {
+      let d = total[base + k] - mean;
+      squares += d * d;
+    }
+  }
+  let factor = 1.0 / sqrt(across_sum(squares) / count + bitcast<f32>(p.epsilon));
+  for (var k = 0u; k < p.length; k += 1u) { out[base + k] = affine((total[base + k] - mean) * factor, k); }
+}
