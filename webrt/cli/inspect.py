@@ -15,6 +15,7 @@ from webrt.compiler.options import PassRecord
 from webrt.errors import counted
 from webrt.plan import Dispatch, Plan, ValueInfo
 from webrt.runtime.sizes import size_text
+from webrt.subplans import Branch, Loop, SubPlan, walk
 
 EXAMPLES = """examples:
   webrt inspect model.onnx                       compiles it (without any device) and shows the result
@@ -43,7 +44,8 @@ def run(args: argparse.Namespace) -> int:
 
 def describe(plan: Plan, before: Counter[str] | None = None) -> dict[str, Any]:
     """The report on a plan, as JSON can write it; `before` counts the operators of the model as it was written."""
-    launches = Counter(s.alternatives[0][0] for s in plan.steps if isinstance(s, Dispatch))
+    every = list(walk(plan.steps))
+    launches = Counter(s.alternatives[0][0] for s in every if isinstance(s, Dispatch))
     return {
         "producer": " ".join(str(plan.meta.get(k) or "") for k in ("producer_name", "producer_version")).strip(),
         "opsets": plan.meta.get("opsets", {}),
@@ -54,9 +56,9 @@ def describe(plan: Plan, before: Counter[str] | None = None) -> dict[str, Any]:
         "dims": sorted({d for v in plan.inputs for d in _sizes(plan, v) or () if isinstance(d, str)}),
         "operators": {"before": None if before is None else dict(before.most_common()), "after": _operators(plan)},
         "placement": [dict(p.__dict__) for p in plan.placement],
-        "steps": dict(Counter(s.kind for s in plan.steps)),
+        "steps": dict(Counter(s.kind for s in every)),
         "kernels": [{"name": k.name, "hash": k.hash, "dispatches": launches[i]} for i, k in enumerate(plan.kernels)],
-        "slots": [{"label": s.label, "bytes": size_text(plan.dims, s.size)} for s in plan.slots],
+        "slots": [{"label": s.label, "bytes": size_text(t.dims, s.size)} for t in _tables(plan) for s in t.slots],
         "constants": {"count": len(plan.constants), "bytes": sum(c.nbytes for c in plan.constants)},
         "params_bytes": plan.params_size,
         "memory": _memory(plan),
@@ -65,12 +67,19 @@ def describe(plan: Plan, before: Counter[str] | None = None) -> dict[str, Any]:
 
 def _memory(plan: Plan) -> dict[str, int | None]:
     """Bytes of constants and slots together, and the least that would do: constants and the tensors that are needed at
-    one time; None where sizes are free."""
+    one time; None where sizes are free, the least also where branches or loops have slots of their own."""
     constants, live = sum(c.nbytes for c in plan.constants), plan.meta.get("live_bytes")
-    sizes = [s.size for s in plan.slots]
+    sizes = [s.size for t in _tables(plan) for s in t.slots]
     if not isinstance(live, int) or not all(isinstance(s, int) for s in sizes):
         return {"peak": None, "lower_bound": None}
-    return {"peak": constants + sum(s for s in sizes if isinstance(s, int)), "lower_bound": constants + live}
+    nested = any(isinstance(s, (Branch, Loop)) for s in plan.steps)
+    peak = constants + sum(s for s in sizes if isinstance(s, int))
+    return {"peak": peak, "lower_bound": None if nested else constants + live}
+
+
+def _tables(plan: Plan) -> list[Plan | SubPlan]:
+    """The plan and the sub-plans of its steps."""
+    return [plan, *(b for s in walk(plan.steps) if isinstance(s, (Branch, Loop)) for b in s.bodies)]
 
 
 def _of_plan(args: argparse.Namespace) -> dict[str, Any]:
