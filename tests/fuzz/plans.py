@@ -28,12 +28,16 @@ _PLANS = ("chain", "shapes", "data_sizes", "constants", "quantized", "resize", "
 
 
 @lru_cache(maxsize=1)
-def _bases() -> tuple[tuple[dict[str, Any], bytes], ...]:
+def bases() -> tuple[tuple[dict[str, Any], bytes], ...]:
     """JSON and data section of the seed plans."""
-    out: list[tuple[dict[str, Any], bytes]] = [(TABLE["base"], bytes(4096))]
+    table = P.plan_from_json(json.dumps(TABLE["base"]))
+    seeds = [Plan(**{**table.__dict__, "data": lambda i: bytes(table.constants[i].nbytes)})]
     for name in _PLANS:
         options = CompileOptions(known_inputs={"c": True} if name == "branches" else {})
-        made = P.dump(compile_model(text_model(GRAPHS[name]), options))
+        seeds.append(compile_model(text_model(GRAPHS[name]), options))
+    out = []
+    for seed in seeds:
+        made = P.dump(seed)
         length = struct.unpack("<Q", made[:8])[0]
         header = json.loads(made[8 : 8 + length])
         out.append((json.loads(header["__metadata__"]["webrt"]), made[8 + length :]))
@@ -42,7 +46,7 @@ def _bases() -> tuple[tuple[dict[str, Any], bytes], ...]:
 
 def make(random: Random) -> bytes:
     """The bytes of a `.webrt` file."""
-    plan, data = random.choice(_bases())
+    plan, data = random.choice(bases())
     if random.random() < 0.1:
         return noisy(random, packed(plan, data))
     plan = copy.deepcopy(plan)

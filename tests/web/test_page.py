@@ -11,6 +11,7 @@ import pytest
 from onnx import TensorProto, helper
 from playwright.sync_api import Browser, Page, Route
 
+from tests.fuzz.seeds import GRAPHS, text_model
 from tests.test_readme import write_model
 from webrt import plan as P
 from webrt.cli import chromium, site
@@ -131,11 +132,30 @@ def test_dropped_model_is_compiled_and_run(page: Page, model: Path) -> None:
     settled(page)
     assert page.inner_text("#model-name") == "model.onnx"
     assert page.locator("#inputs td").all_inner_texts() == ["pixels", "float32", "[batch, 3, height, width]"]
+    assert page.inner_text("#model-note").startswith("Compiled in a sandbox: a plan of ")
+    assert "Compiling in a sandbox" in page.locator("#stages label").all_inner_texts()
+    assert page.locator("iframe").count() == 0, "the sandbox is gone"
     expect_logits(run_with_ones(page), model)
     with page.expect_download() as download:
         page.click("#save")
     assert download.value.suggested_filename == "model.webrt"
     assert P.load(Path(download.value.path()).read_bytes()).inputs[0].name == "pixels"
+
+
+def test_a_model_whose_inputs_decide_its_kernels_is_compiled_beside_its_device_where_the_user_says_so(
+    page: Page, tmp_path: Path
+) -> None:
+    (tmp_path / "branches.onnx").write_bytes(text_model(GRAPHS["branches"]))
+    drop(page, tmp_path / "branches.onnx")
+    page.wait_for_selector("#trust", timeout=SLOW)
+    settled(page)
+    assert page.inner_text("#problem-title") == "NotConstant" and "the inputs c decide" in page.inner_text(
+        "#problem-text"
+    )
+    page.click("#trust")
+    page.wait_for_selector("#feeds:not([hidden])", timeout=SLOW)
+    settled(page)
+    assert page.is_hidden("#problem") and page.inner_text("#model-note") == "Compiled here, under Pyodide."
 
 
 def test_plan_runs_without_python(page: Page, model: Path) -> None:

@@ -19,9 +19,8 @@ from typing import Any
 import pytest
 from playwright.sync_api import BrowserContext, Error, Frame, Page, Worker
 
-from tests.fuzz.plans import packed
+from tests.fuzz.plans import bases, packed
 from tests.fuzz.seeds import GRAPHS, text_model
-from tests.plans import TABLE
 from webrt.compiler.compile import compile_model
 from webrt.plan import dump
 
@@ -195,7 +194,8 @@ def test_a_plan_comes_back(page: Page, files: Path) -> None:
 
 
 def test_a_plan_that_breaks_the_rules(page: Page, files: Path) -> None:
-    broken = base64.b64encode(packed({**TABLE["base"], "slots": []}, bytes(4096))).decode()
+    base, data = bases()[0]
+    broken = base64.b64encode(packed({**base, "slots": []}, data)).decode()
     name, message = result(page, files, f"return [plan('{broken}'), new Uint8Array(0), '{DONE}'];")
     assert name == "SandboxError" and "a plan that breaks the rules" in message and "out of range" in message
 

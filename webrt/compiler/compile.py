@@ -20,7 +20,7 @@ from webrt.compiler.opening import Bodies
 from webrt.compiler.options import CompileOptions, Precision
 from webrt.compiler.partition import Demands, Placed
 from webrt.errors import NotConstant, PlacementError, counted
-from webrt.ir import Graph, Value
+from webrt.ir import Clock, Graph, Value
 from webrt.plan import Plan
 from webrt.target import Target
 
@@ -39,10 +39,11 @@ def compile_model(source: frontend.Source, options: CompileOptions | None = None
     """
     options = options or CompileOptions()
     model = frontend.read_model(source, options.external_data)
+    clock = Clock.of(options.seconds)
     structural: set[str] = set()
     trace = dump.trace_of(options.passes)
     for _ in range(MAX_ATTEMPTS):
-        graph, placed, demands, optimized = _front_half(model, options, structural, trace)
+        graph, placed, demands, optimized = _front_half(model, options, structural, trace, clock)
         fresh = demands.structural - structural
         if not fresh:
             break
@@ -91,12 +92,12 @@ def refuse_cpu_nodes(placed: list[Placed]) -> None:
 
 
 def _front_half(
-    model: onnx.ModelProto, options: CompileOptions, structural: set[str], trace: dump.Trace
+    model: onnx.ModelProto, options: CompileOptions, structural: set[str], trace: dump.Trace, clock: Clock
 ) -> tuple[Graph, list[Placed], Demands, onnx.ModelProto | None]:
     """The graph and who runs what; and the graph as a model before it was placed, where that is asked for."""
     _report(options, "frontend")
     graph = frontend.load(model, options.known_inputs)
-    graph.assumed = options.assumed or {}
+    graph.clock, graph.assumed = clock, options.assumed or {}
     free_dims.fix(graph, model, options)
     _report(options, "normalize")
     opener = Bodies(options.runs) if "webgpu" in options.providers else None
@@ -146,10 +147,12 @@ def _fused(
 
 
 def _back_half(graph: Graph, placed: list[Placed], options: CompileOptions, structural: set[str]) -> Plan:
+    graph.clock.check("fusing")
     _report(options, "lower")
     items = lower.lower(placed)
     if "in_place" not in options.disabled:
         items = in_place.reuse(graph, items)
+    graph.clock.check("lowering")
     _report(options, "memory")
     assigned = memory.assign(graph, items, options.target.limit("maxStorageBufferBindingSize"))
     _report(options, "emit")

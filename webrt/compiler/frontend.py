@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import heapq
+import math
 import os
 import re
 from collections.abc import Iterator, Mapping, Sequence
@@ -29,6 +30,8 @@ Source: TypeAlias = str | os.PathLike[str] | bytes | bytearray | memoryview | on
 
 OLDEST_OPSET = 1
 NEWEST_OPSET = onnx.defs.onnx_opset_version()
+MAX_DENSE = 1 << 30
+"""Bytes that a sparse tensor may take with its zeros."""
 _DEPRECATED = "is deprecated in domain_version"
 _CONSTANT_ATTRIBUTES = {
     "value_float": np.float32, "value_floats": np.float32, "value_int": np.int64, "value_ints": np.int64,
@@ -321,7 +324,11 @@ def read_tensor(tensor: onnx.TensorProto) -> np.ndarray[Any, Any]:
 
 def read_sparse(sparse: onnx.SparseTensorProto) -> np.ndarray[Any, Any]:
     values, indices = read_tensor(sparse.values), read_tensor(sparse.indices)
-    out = np.zeros(tuple(sparse.dims), values.dtype)
+    dims = tuple(sparse.dims)
+    if min(dims, default=0) < 0 or math.prod(dims) * values.itemsize > MAX_DENSE:
+        what = f"sparse tensor {sparse.values.name!r} is {list(dims)}"
+        raise InvalidModel(f"{what}: negative, or more than {MAX_DENSE} bytes")
+    out = np.zeros(dims, values.dtype)
     try:
         if indices.ndim == 1:
             out.reshape(-1)[indices] = values

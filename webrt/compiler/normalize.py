@@ -50,6 +50,7 @@ def fold_constants(graph: Graph) -> bool:
     kept: list[Node] = []
     room = FOLD_LIMIT - graph.meta.get("folded_bytes", 0)
     for node in graph.nodes:
+        graph.clock.check("folding")
         arrays = _evaluate(node, graph, room) if _is_foldable(node) else None
         if arrays is None:
             kept.append(node)
@@ -220,6 +221,7 @@ def normalize(
     for _ in range(32):
         changed = False
         for name, run in PASSES:
+            graph.clock.check(name)
             if enabled(name) and trace.basic(name, graph, run):
                 changed = True
         if not changed:

@@ -199,7 +199,7 @@ class _Opening:
     def _graph(self) -> Graph:
         return Graph(
             [], [], [], self.opsets, ir_version=self.graph.ir_version, assumed=self.graph.assumed,
-            around=self.graph,
+            around=self.graph, clock=self.graph.clock,
         )  # fmt: skip
 
     def _names(self) -> Iterator[str]:

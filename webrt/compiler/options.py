@@ -49,7 +49,8 @@ class CompileOptions:
     `assumed`: sizes, as text, that are taken to be 0 or not where conditions depend on them; None leaves such
     conditions to the CPU provider. `progress(stage, done, total)` is called as stages begin, and once with
     "done". `passes` is told of each run of a pass. `precision`: in how few bits the model may be stored and
-    computed."""
+    computed. `seconds`: a ModelError where compiling
+    takes longer; it is looked at before each node and pass, so a fold may end a little later."""
 
     level: Level = "all"
     providers: tuple[str, ...] = ("webgpu", "cpu")
@@ -67,6 +68,7 @@ class CompileOptions:
     progress: Callable[[str, int, int], None] | None = None
     passes: Callable[[PassRecord], None] | None = None
     precision: Precision = Precision()
+    seconds: float | None = None
 
     def runs(self, name: str) -> bool:
         """Whether the pass `name` is on."""
