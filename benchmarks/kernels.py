@@ -21,7 +21,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 import numpy as np
-from onnx import parser
+from onnx import numpy_helper, parser
 
 from webrt.compiler.compile import CompileOptions, compile_model
 from webrt.plan import Kernel
@@ -49,13 +49,15 @@ fn main(@builtin(global_invocation_id) id: vec3<u32>) {{
 
 @dataclass(frozen=True)
 class Case:
-    """A graph in ONNX's text form, `flop` of a run or `moved` bytes, and what it should give where numpy has it."""
+    """A graph in ONNX's text form, `flop` of a run or `moved` bytes, and what it should give where numpy has it. Inputs
+    from `constants` on are initializers."""
 
     text: str
     shapes: tuple[tuple[int, ...], ...]
     flop: int = 0
     moved: int = 0
     expected: Callable[..., Array] | None = None
+    constants: int | None = None
 
 
 @dataclass
@@ -90,25 +92,26 @@ class Prepared:
         out.device.read([Range(out.buffer, 0, 4)])
 
 
-def _graph(inputs: str, output: str, node: str) -> str:
-    return f'<ir_version: 8, opset_import: ["" : 17]> g ({inputs}) => ({output} y) {{ y = {node} }}'
+def _graph(inputs: str, output: str, body: str) -> str:
+    return f'<ir_version: 8, opset_import: ["" : 17]> g ({inputs}) => ({output} y) {{ {body} }}'
 
 
 def gemm(m: int, k: int, n: int) -> Case:
     """The product of two matrices that are fed."""
-    text = _graph(f"float[{m},{k}] a, float[{k},{n}] b", f"float[{m},{n}]", "MatMul(a, b)")
+    text = _graph(f"float[{m},{k}] a, float[{k},{n}] b", f"float[{m},{n}]", "y = MatMul(a, b)")
     return Case(text, ((m, k), (k, n)), flop=2 * m * k * n, expected=np.matmul)
 
 
 def conv(channels: int, outputs: int, size: int, kernel: int, stride: int, group: int = 1) -> Case:
-    """A convolution of one square image."""
+    """A convolution of one square image that is channels-last, as within a network; the weights are constant."""
     pad, out = kernel // 2, -(-size // stride)
-    node = f"Conv<pads=[{pad},{pad},{pad},{pad}], strides=[{stride},{stride}], group={group}>(x, w)"
-    shapes = ((1, channels, size, size), (outputs, channels // group, kernel, kernel))
-    x, w, y = (f"float[{','.join(map(str, s))}]" for s in (*shapes, (1, outputs, out, out)))
+    node = f"Conv<pads=[{pad},{pad},{pad},{pad}], strides=[{stride},{stride}], group={group}>(t, w)"
+    body = f"t = Transpose<perm=[0,3,1,2]>(x) c = {node} y = Transpose<perm=[0,2,3,1]>(c)"
+    shapes = ((1, size, size, channels), (outputs, channels // group, kernel, kernel))
+    x, w, y = (f"float[{','.join(map(str, s))}]" for s in (*shapes, (1, out, out, outputs)))
     flop = 2 * outputs * out * out * channels // group * kernel * kernel
     moved = 4 * (channels * size * size + outputs * out * out)
-    return Case(_graph(f"{x} x, {w} w", y, node), shapes, flop=flop, moved=moved)
+    return Case(_graph(f"{x} x, {w} w", y, body), shapes, flop=flop, moved=moved, constants=1)
 
 
 CASES: dict[str, Case] = {
@@ -128,7 +131,12 @@ def prepare(case: Case, device: NativeDevice) -> Prepared:
     """Compiles a case, runs it once and compares."""
     rng = np.random.default_rng(0)
     arrays = [rng.standard_normal(s).astype(np.float32) for s in case.shapes]
-    plan = compile_model(parser.parse_model(case.text), CompileOptions(target=device.target))
+    model = parser.parse_model(case.text)
+    constants = range(len(arrays))[len(arrays) if case.constants is None else case.constants :]
+    infos = [model.graph.input[i].name for i in constants]
+    model.graph.initializer.extend(numpy_helper.from_array(arrays[i], n) for i, n in zip(constants, infos))
+    del model.graph.input[len(arrays) - len(constants) :]
+    plan = compile_model(model, CompileOptions(target=device.target))
     start = time.perf_counter()
     session = Session(plan, device)
     compiled = time.perf_counter() - start

@@ -223,9 +223,10 @@ def _tile(wide: int, pointwise: bool, padded: bool) -> str:
 _POINT = ("var at = column * p.row_fours + group * p.fours; var weight = own;",)
 _TAPS = (
     "let top = i32(row * p.stride_0 - p.pad_0); let left = i32(column * p.stride_1 - p.pad_1);",
+    "var y = top - i32(p.dilation_0); var x = left; var across = p.kernel_1 - 1u;",
     "for (var tap = 0u; tap < p.taps; tap++) {",
-    "let y = top + i32(tap / p.kernel_1 * p.dilation_0);",
-    "let x = left + i32(tap % p.kernel_1 * p.dilation_1);",
+    "across += 1u; let next = across == p.kernel_1; across = select(across, 0u, next);",
+    "x = select(x + i32(p.dilation_1), left, next); y += select(0, i32(p.dilation_0), next);",
     "if (y < 0 || y >= i32(p.size_0)) { continue; }",
     "var at = u32((i32(image * p.size_0) + y) * i32(p.size_1) + x) * p.row_fours + group * p.fours;",
     "var weight = own + tap * p.tap_weights;",
