@@ -13,6 +13,7 @@ import onnx
 import pytest
 from onnx import TensorProto, helper, numpy_helper
 
+from tests.flow_cases import CASES
 from webrt import plan as P
 from webrt.cli import feeds, main
 from webrt.cli.options import read_known
@@ -238,6 +239,15 @@ def test_inspect_shows_model_and_plan(model: Path, plan: Path, capsys: pytest.Ca
         for words in ("opset ai.onnx 20", "x: float32[batch, 4]", "y: float32[batch, 3]", operators, "webgpu, kernel",
                       "free dims\n  batch", "constants: 1, 48 bytes", "slots: "):  # fmt: skip
             assert words in out, words
+
+
+def test_inspect_shows_what_is_within_steps(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    path = tmp_path / "nested.onnx"
+    onnx.save(CASES["a branch within a loop within a branch"].model, path)
+    assert main(["inspect", str(path)]) == 0
+    out = capsys.readouterr().out
+    for words in ("2 webgpu, branch: If (2)", "1 webgpu, loop: Loop", "2 branch, 1 loop", "MB at its peak\n"):
+        assert words in out, words
 
 
 def test_inspect_gives_reasons_and_json(model: Path, capsys: pytest.CaptureFixture[str]) -> None:

@@ -43,6 +43,12 @@ LATE = model("""agraph (float[n] x, float least) => (float[k] y)
     { m = Greater(x, least)  kept = Compress <axis = 0> (x, m)  y = Neg(kept) }""")
 HOSTED = model("""agraph (float[n] x) => (float[m] y, int64[1, k] nz)
     { a = Abs(x)  nz = NonZero(a)  u = Unique(a)  y = Exp(u) }""")
+LOOP = model("""agraph (float[4] x, int64 n) => (float[4] y, float[T, 4] all) {
+    y, all = Loop (n, , x) <body = b (int64 i, bool c, float[4] s) => (bool c2, float[4] s2, float[4] o) {
+        c2 = Identity (c) d = Cast <to = 11> (s) e = Abs (d) f = Cast <to = 1> (e) g = Add (f, x)
+        o = Neg (g) ten = Constant <value = float {100.0}> () m = ReduceMax <keepdims = 0> (g) on = Less (m, ten)
+        s2 = If (on) <then_branch = t () => (float[4] p) { p = Add (g, f) },
+          else_branch = u () => (float[4] q) { q = Identity (x) }> }> }""")
 W = np.array([1, -2, 3, 0.5], np.float32)
 x = np.arange(12, dtype=np.float32).reshape(3, 4) - 5
 
@@ -143,6 +149,31 @@ want = [(np.exp(np.unique(np.abs(f))), np.stack(np.nonzero(f)).astype(np.int64))
 [[close(g, w) for g, w in zip(got, want)], how["Unique"], session.last_run.host_nodes >= 1]
 """,
     ) == [[[True, True]] * 3, "host", True]
+
+
+def test_a_loop_with_host_steps(page: Page) -> None:
+    """A branch within it; values of an iteration cross the border, and nothing else."""
+    assert run(
+        page,
+        """
+def by_hand(s, n):
+    made, first = [], s
+    for _ in range(n):
+        f = np.abs(s)
+        g = f + first
+        made.append(-g)
+        s = g + f if g.max() < 100 else first
+    return s, np.array(made, np.float32).reshape(n, 4)
+session = webrt.InferenceSession(LOOP)
+how = {p.op: p.how for p in session.get_placement()}
+row = np.array([1, -2, 3, 4], np.float32)
+right = []
+for n in (3, 0, 7, 3, 3):
+    right += close(session.run(None, {"x": row, "n": np.array(n, np.int64)}), by_hand(row, n))
+stats = session.last_run
+[right, how["Loop"], how["If"], stats.host_nodes, stats.buffers, stats.pipelines]
+""",
+    ) == [[True] * 10, "loop", "branch", 9, 0, 0]
 
 
 def test_sizes_are_read_back(page: Page) -> None:

@@ -185,4 +185,5 @@ def _memory_lines(report: dict[str, Any]) -> Iterable[str]:
     if peak is None:
         yield "\nmemory: depends on free dims; fix them with --dim NAME=SIZE"
     else:
-        yield f"\nmemory: {peak / 1e6:.2f} MB at its peak; the least that would do is {least / 1e6:.2f} MB"
+        bound = "" if least is None else f"; the least that would do is {least / 1e6:.2f} MB"
+        yield f"\nmemory: {peak / 1e6:.2f} MB at its peak{bound}"
