@@ -11,8 +11,8 @@ from dataclasses import dataclass
 
 @dataclass(frozen=True)
 class Tile:
-    """`lanes` > 0: the rows of a are shared by a subgroup of so many invocations. `tail`: k may be no multiple of 4;
-    `apart`: the four columns of a vector are not next to each other."""
+    """`lanes` > 0: the rows of a are shared by a subgroup of so many invocations; one of 4 is a quad. `tail`: k may be
+    no multiple of 4; `apart`: the four columns of a vector are not next to each other."""
 
     rows: int
     vectors: int
@@ -71,4 +71,7 @@ class Tile:
         yield "at++; b0 += b_row;"
 
     def _row(self, r: int) -> str:
-        return f"subgroupBroadcast(own{r // self.lanes}, {r % self.lanes}u)" if self.lanes else f"own{r}"
+        if not self.lanes:
+            return f"own{r}"
+        broadcast = "quadBroadcast" if self.lanes == 4 else "subgroupBroadcast"
+        return f"{broadcast}(own{r // self.lanes}, {r % self.lanes}u)"
