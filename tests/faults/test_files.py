@@ -83,6 +83,22 @@ def test_a_dim_that_contradicts_a_given_input(
         assert "z: random float32[3, 4]" in capsys.readouterr().out
 
 
+def test_damage_in_what_only_the_host_reads_is_found_when_the_session_is_made(tmp_path: Path) -> None:
+    text = HEAD + "(double[3] x) => (double[3] y) <double[3] w = {1.0, 2.0, 3.0}> { y = Mul(x, w) }"
+    plan = webrt.compile_model(model(text))
+    whole = dump(plan)
+    at = whole.rindex(np.array([1, 2, 3], np.float64).tobytes())
+    for bad in (at, at + 20):
+        damaged = bytearray(whole)
+        damaged[bad] ^= 1
+        (tmp_path / "a.webrt").write_bytes(damaged)
+        for source in (bytes(damaged), tmp_path / "a.webrt"):
+            with pytest.raises(PlanError, match="damaged, or was changed since it was opened: constant"):
+                webrt.InferenceSession(source, None, [WEBGPU, CPU])
+    with webrt.InferenceSession(whole, None, [WEBGPU, CPU]) as session:
+        assert session.run(None, {"x": np.ones(3)})[0].tolist() == [1, 2, 3]
+
+
 def test_places_of_outputs_that_do_not_exist() -> None:
     with opened(model(CHAIN)) as session:
         with pytest.raises(InputError, match="no output 'zz'; the outputs are y"):

@@ -72,6 +72,8 @@ class Scope:
         constants = set[int]().union(*(s.resolver.constants for s in every))
         contents = {c for s in every for c in s.resolver.contents}
         own = self.resolver
+        for index in set(range(len(self.plan.constants))) - constants - {c.place[1] for c in contents}:
+            self.plan.constant_bytes(index)  # a file that is damaged there is refused now, not at some run
         self.memory = Memory(self.plan, self.device, own.target, constants, own.bound, contents)
         try:
             for scope in every[1:]:
