@@ -148,7 +148,10 @@ class Node:
         value = self.input(index)
         if value.contents is not None:
             return tuple(value.contents.flat)
-        return tuple(int(x) for x in self.const(index).flat)
+        array = self.const(index)
+        if array.dtype.kind not in "biuf":
+            raise InvalidModel(f"the elements of {value.name!r} are {array.dtype}, sizes are integers")
+        return tuple(int(x) for x in array.flat)
 
     def to_proto(self) -> onnx.NodeProto:
         """The node as ONNX writes it."""

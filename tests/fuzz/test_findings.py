@@ -183,7 +183,7 @@ HUGE: dict[str, Callable[[], onnx.ModelProto]] = {
     "Expand": lambda: with_tensor(one("Expand", "x", "w"), [2**20, 2, 4, 6]),
     "Upsample": lambda: with_tensor(one("Resize", "x", "", "w"), np.array([1, 2**31, 2], np.float32)),
     "ConstantOfShape": lambda: with_tensor(one("ConstantOfShape", "w"), [2**31, 2**31]),
-    "ConvTranspose": lambda: with_tensor(one("ConvTranspose", "x", "w", strides=[2**40]), np.ones((4, 4, 2), np.float32)),
+    "ConvTranspose": lambda: with_tensor(one("ConvTranspose", "x", "w", strides=[2**40]), np.ones((4, 4, 2), "f")),
     "Pad": lambda: with_tensor(one("Pad", "x", "w"), [0, 0, 2**50, 0, 0, 0]),
 }  # fmt: skip
 

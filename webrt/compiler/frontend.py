@@ -172,6 +172,7 @@ class _Loader:
             if info.name in self.known:
                 value.const = _as_array(value, self.known[info.name])
                 value.shape = tuple(value.const.shape)
+                value.dtype = value.dtype or dtype_of(_code(value.const.dtype))
             self._define(value)
             inputs.append(value)
         return inputs

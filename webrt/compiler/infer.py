@@ -83,6 +83,9 @@ def _node(node: Node, graph: Graph, wanted: set[str], structural: Collection[str
             infos = graph.opener.open(node, graph, structural)
         if infos is None:
             infos = _onnx_shapes(node, graph)
+        for _, shape in infos:
+            if any(isinstance(d, int) and d < 0 for d in shape or ()):
+                raise ShapeError(f"its output would be {list(map(str, shape or ()))}")
     except (ShapeError, InvalidModel) as e:
         raise located(e, node) from None
     roots = _roots(node)

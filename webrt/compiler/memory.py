@@ -79,7 +79,7 @@ def _assign(graph: Graph, items: Sequence[Item], limit: int, constants: list[Val
         if value in device and value.const is None:
             size = slot_size(value)
             memory.places[value] = _new_slot(memory, [size], value.name)
-            fed.append(Tenant(size, 0, last[value], None, 0))
+            fed.append(Tenant(size, 0, last.get(value, len(items)), None, 0))
     memory.live = _largest_live([*fed, *_slots(items, device, last, memory)])
     return memory
 

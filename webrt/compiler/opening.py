@@ -190,7 +190,8 @@ class _Opening:
         graph.nodes, graph.outputs = nodes, outputs
         body.keep_used()
         body.wanted = normalize(graph, set(self.structural), self.enabled, Trace(), self.opener)
-        if body.again and graph.outputs[0].const is not None and bool(graph.outputs[0].const.reshape(-1)[0]):
+        again = graph.outputs[0].const if body.again else None
+        if again is not None and again.size == 1 and bool(again.reshape(-1)[0]):
             body.again = False
             del graph.outputs[0]
         body.keep_used()

@@ -37,11 +37,11 @@ def _of_model(model: onnx.ModelProto) -> Iterator[Any]:
         yield from (f.name, f.domain, f.doc_string, *f.input, *f.output, *f.attribute)
         yield from (o.domain for o in f.opset_import)
         for node in f.node:
-            yield from _of_node(node, 1)
+            yield from _of_node(node, 1, in_function=True)
     yield from _of_graph(model.graph, 0)
 
 
-def _of_graph(graph: onnx.GraphProto, depth: int) -> Iterator[Any]:
+def _of_graph(graph: onnx.GraphProto, depth: int, in_function: bool = False) -> Iterator[Any]:
     if depth > MAX_DEPTH:
         raise InvalidModel(f"subgraphs are nested more than {MAX_DEPTH} deep; flatten the model")
     yield from (graph.name, graph.doc_string)
@@ -53,7 +53,7 @@ def _of_graph(graph: onnx.GraphProto, depth: int) -> Iterator[Any]:
     for sparse in graph.sparse_initializer:
         yield from _of_tensor(sparse.values)
     for node in graph.node:
-        yield from _of_node(node, depth)
+        yield from _of_node(node, depth, in_function)
 
 
 def _of_type(given: onnx.TypeProto, depth: int) -> Iterator[Any]:
@@ -71,15 +71,17 @@ def _of_tensor(tensor: onnx.TensorProto) -> Iterator[Any]:
     yield from (text for e in tensor.external_data for text in (e.key, e.value))
 
 
-def _of_node(node: onnx.NodeProto, depth: int) -> Iterator[Any]:
+def _of_node(node: onnx.NodeProto, depth: int, in_function: bool = False) -> Iterator[Any]:
     yield from (node.name, node.op_type, node.domain, *node.input, *node.output)
     for a in node.attribute:
         yield from (a.name, a.ref_attr_name)
+        if a.ref_attr_name and not in_function:
+            raise InvalidModel(f"{a.name} refers to an attribute of a function", node=node.name, op=node.op_type)
         if (node.op_type, a.name) in _NOT_NEGATIVE and a.i < 0:
             raise InvalidModel(f"{a.name} is {a.i}; it cannot be negative", node=node.name, op=node.op_type)
         if a.HasField("g"):
-            yield from _of_graph(a.g, depth + 1)
+            yield from _of_graph(a.g, depth + 1, in_function)
         for graph in a.graphs:
-            yield from _of_graph(graph, depth + 1)
+            yield from _of_graph(graph, depth + 1, in_function)
         if a.HasField("t"):
             yield from _of_tensor(a.t)

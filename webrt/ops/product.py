@@ -12,7 +12,7 @@ import numpy as np
 
 from webrt import dims as D
 from webrt.dims import Dim
-from webrt.errors import UnsupportedType
+from webrt.errors import UnsupportedOp, UnsupportedType
 from webrt.ir import Value
 from webrt.lowering import MAX_ITERATIONS, Builder, Operand, Shape, Window, strides
 from webrt.ops.product_variants import Operands, variants
@@ -21,6 +21,7 @@ from webrt.ops.view import View, move
 
 K_STEP = 4
 MAX_K = K_STEP * (MAX_ITERATIONS - 4)
+MAX_PARTS = 1024
 
 
 @dataclass(frozen=True)
@@ -134,6 +135,8 @@ def _parts_of_k(b: Builder, s: Product, right: Value) -> list[tuple[int, Dim, Op
     if not isinstance(s.k, int) or s.k == 0:
         b.check(D.lt(s.k, MAX_K + 1), f"a product over more than {MAX_K} elements")
         return [(0, s.k, right)]
+    if s.k > MAX_PARTS * MAX_K:
+        raise UnsupportedOp(f"a product over {s.k} elements, more than {MAX_PARTS} parts of {MAX_K}")
     row = s.row_of_b
     rows = b.windows(right, K_STEP * row) if isinstance(row, int) and not s.batch else [right]
     parts: list[tuple[int, Dim, Operand]] = []
