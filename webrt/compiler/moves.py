@@ -44,7 +44,8 @@ class _Outlines:
         self._known: dict[int, dict[Value, Outline]] = {}
         self.distance: list[int] = []
         for i, p in enumerate(lines.placed):
-            before = [self.distance[lines.maker[v]] for v in p.node.given() if v in lines.maker]
+            makers = [lines.maker[v] for v in p.node.given() if v in lines.maker]
+            before = [self.distance[k] for k in makers if k < i]  # a folded line may stand before what made its input
             near = 1 + min(before, default=REACH)
             self.distance.append(0 if self.moves(i) else near if lines.formula(i) is not None else REACH + 1)
 
