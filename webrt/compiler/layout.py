@@ -7,7 +7,6 @@ compile time.
 
 from __future__ import annotations
 
-import math
 from dataclasses import replace
 
 import numpy as np
@@ -15,6 +14,7 @@ import onnx
 
 from webrt import dims as D
 from webrt import dtypes as T
+from webrt.compiler.images import feeds_convolution, only_for_convolutions, products, suits, to_be_padded
 from webrt.compiler.lines import Lines
 from webrt.compiler.lower import reads
 from webrt.compiler.partition import Placed
@@ -25,7 +25,6 @@ from webrt.lowering import Builder, Elementwise, static_bytes
 from webrt.ops.channels_last import CHANNELS_LAST
 from webrt.ops.elementwise import launch
 from webrt.ops.reduce import reduced_axes
-from webrt.ops.unfold import unfolds
 from webrt.ops.view import View, channels_to_first, channels_to_last, move
 
 REASON = "keeps images channels-last"
@@ -103,8 +102,8 @@ class _Layout:
         if x.dtype != T.F32 or x.rank < 3:
             return False
         if node.op == "Conv":
-            gains = x in self.native or _products(node) >= LEAST_PRODUCTS or self._feeds_convolution(out)
-            return _suits(node) and gains
+            gains = x in self.native or products(node) >= LEAST_PRODUCTS or feeds_convolution(self.lines, out)
+            return suits(node) and gains
         if node.op in ("ReduceMean", "ReduceMax"):
             return x in self.native and set(reduced_axes(node)) == set(range(2, x.rank))
         return out.rank == x.rank and any(v in self.native for v in node.given())
@@ -113,7 +112,7 @@ class _Layout:
         node = placed.node
         images = 1 if node.op != "Concat" else len(node.inputs)
         inputs = [self._twin(v) if k < images and v is not None else v for k, v in enumerate(node.inputs)]
-        if node.op == "Conv" and _to_be_padded(node):
+        if node.op == "Conv" and to_be_padded(node):
             inputs[0] = self._with_fours(node.input(0))
         small = node.op in ("ReduceMean", "ReduceMax")
         out = node.output() if small else self._new(node.output())
@@ -164,7 +163,7 @@ class _Layout:
             move(builder, out, twin, View.of(twin.known_shape).permute(seen), "transpose")
             attrs = {"perm": onnx.helper.make_attribute("perm", seen)}
             return _placed(placed, replace(node, inputs=[twin], attrs=attrs), builder)
-        if x.rank < 3 or tuple(perm) != channels_to_first(range(x.rank)) or not self._for_images(out):
+        if x.rank < 3 or tuple(perm) != channels_to_first(range(x.rank)) or not only_for_convolutions(self.lines, out):
             return None
         twin = self._new(out)
         builder.alias(twin, x)
@@ -180,36 +179,6 @@ class _Layout:
         builder.alias(twin, self.twins[x])
         node = replace(placed.node, op_type="Reshape", inputs=[self.twins[x]], outputs=[twin], attrs={})
         return _placed(placed, node, builder)
-
-    def _for_images(self, v: Value) -> bool:
-        """Whether all that reads the value are convolutions of it, or reshapes that lead to such."""
-        users = [self.lines.placed[i] for i in self.lines.readers.get(v, ())]
-        if v in self.lines.kept or not users:
-            return False
-        for p in users:
-            if p.node.op == "Conv" and p.node.input(0) is v and p.how == "kernel" and _suits(p.node):
-                continue
-            if p.node.op == "Reshape" and p.how == "alias" and self._splits(v, p.node.output()):
-                continue
-            if p.how != "folded":
-                return False
-        return True
-
-    def _feeds_convolution(self, v: Value, steps: int = 4) -> bool:
-        """Whether a convolution reads the value, or what is made of it element by element in a few steps."""
-        for i in self.lines.readers.get(v, ()):
-            p, step = self.lines.placed[i], self.lines.formula(i)
-            if p.node.op == "Conv" and p.how == "kernel" and p.node.input(0) is v and _suits(p.node):
-                return True
-            if step is not None and steps and self._feeds_convolution(step.out, steps - 1):
-                return True
-        return False
-
-    def _splits(self, v: Value, out: Value) -> bool:
-        """Whether a reshape to `out` leaves the channels alone and leads to convolutions."""
-        if v.shape is None or out.shape is None or out.rank < 3:
-            return False
-        return out.shape[:2] == v.shape[:2] and self._for_images(out)
 
     def _written(self, v: Value, made: Value) -> None:
         """v was computed; where it is one pixel, both forms are the same bytes, and ONNX's is the one to go on with."""
@@ -280,31 +249,6 @@ def _stored_reads(placed: Placed) -> list[Value]:
     if placed.how == "host":
         return [*placed.node.given(), *placed.node.outer]
     return [v for step in placed.steps for v in reads(step)]
-
-
-def _suits(node: Node) -> bool:
-    """Whether a Conv's channels fill vectors: few are better read along the row."""
-    x, w = node.input(0), node.input(1)
-    group = int(node.attr("group", 1))
-    if x.rank not in (3, 4) or w.const is None or w.dtype != T.F32 or x.dtype != T.F32:
-        return False
-    outs, channels = (int(d) for d in w.const.shape[:2])
-    if all(d == 1 for d in node.output().known_shape[2:]) and all(d == 1 for d in x.known_shape[2:]):
-        return False
-    if group > 1:
-        return (channels == 1 and outs == group and group % 4 == 0) or (channels % 4 == 0 and outs // group % 4 == 0)
-    return channels >= 3 or unfolds(channels, group, int(w.const.shape[-1]))
-
-
-def _to_be_padded(node: Node) -> bool:
-    """Whether a Conv's input gets channels of zeros; where one or two unfold, the kernel makes its own."""
-    shape, group = node.input(1).static_shape or (), int(node.attr("group", 1))
-    return shape[1] * group % 4 != 0 and not unfolds(shape[1], group, shape[-1])
-
-
-def _products(node: Node) -> int:
-    w = node.input(1).const
-    return 0 if w is None else math.prod(w.shape[1:])
 
 
 def _how(builder: Builder) -> str:
