@@ -11,7 +11,7 @@ from dataclasses import dataclass, replace
 
 from webrt.compiler.attention import fuse_attention
 from webrt.compiler.dump import Trace
-from webrt.compiler.groups import grow, steps_of, stored
+from webrt.compiler.groups import MAX_STEPS, grow, steps_of, stored
 from webrt.compiler.layout import channels_last
 from webrt.compiler.lines import Lines
 from webrt.compiler.moves import fuse_moves
@@ -61,9 +61,10 @@ PASSES: tuple[tuple[str, Pass], ...] = (
 
 
 def _groups(lines: Lines, heads: bool) -> None:
+    far = _from_heads(lines) if heads else [0] * len(lines.placed)
     for last in reversed(range(len(lines.placed))):
         root = lines.formula(last)
-        if root is None:
+        if root is None or far[last] > MAX_STEPS:
             continue
         members = grow(lines, last, root)
         head = _head(lines, members, root.out) if heads else None
@@ -71,6 +72,20 @@ def _groups(lines: Lines, heads: bool) -> None:
             _merge_with_head(lines, members, head)
         elif len(members) > 1 and not heads:
             _merge(lines, members)
+
+
+def _from_heads(lines: Lines) -> list[int]:
+    """How many formulas each line is away from a heavy kernel before it; more than MAX_STEPS where there is none."""
+    far: list[int] = []
+    for i, p in enumerate(lines.placed):
+        before = min((far[lines.maker[v]] for v in p.node.given() if lines.maker.get(v, i) < i), default=MAX_STEPS)
+        if p.how == "kernel" and (p.node.domain, p.node.op_type) in HEADS:
+            far.append(0)
+        elif p.how == "alias":
+            far.append(before)
+        else:
+            far.append(before + 1 if lines.formula(i) is not None else MAX_STEPS + 1)
+    return far
 
 
 @dataclass(frozen=True)
