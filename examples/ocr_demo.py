@@ -22,8 +22,8 @@ from webrt import InferenceSession, WebrtError
 from webrt.cli import assets, chromium, site
 from webrt.cli.compile import summary
 from webrt.cli.progress import Bars
-from webrt.runtime.devices import adapter_name
 from webrt.resources import web_dir
+from webrt.runtime.devices import adapter_name
 
 if TYPE_CHECKING:
     from playwright.sync_api import Page

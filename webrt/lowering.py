@@ -394,9 +394,11 @@ def _replaceable(
     """Whether an operand has the form of the only output: whole, of its type and size, and bound alike."""
     written = [(k, v) for k, v, access in values if access != "r"]
     operand = next(v for k, v, _ in values if k == name)
-    if len(written) != 1 or as_type or not isinstance(operand, Value) or not isinstance(written[0][1], Value):
+    if len(written) != 1 or as_type:
         return False
-    (out, made) = written[0]
+    out, made = written[0]
+    if not isinstance(operand, Value) or not isinstance(made, Value):
+        return False
     if operand.dtype != made.dtype or operand.elements != made.elements:
         return False
     return all(v.vec.get(name, 1) == v.vec.get(out, 1) and name not in v.textures for v in variants)

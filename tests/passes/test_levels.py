@@ -1,5 +1,5 @@
-"""Every optimiser level gives the same answers with fewer dispatches (the highest adds transposes), on networks that the
-onnx package ships."""
+"""Every optimiser level gives the same answers with fewer dispatches (the highest adds transposes), on networks that
+the onnx package ships."""
 
 from __future__ import annotations
 

@@ -73,7 +73,7 @@ def _over(step: Launch, place: int) -> Launch:
     written = next(i for i, b in enumerate(step.bindings) if b.access != "r")
     return replace(
         step,
-        alternatives=tuple((wgsl.in_place(kernel, place, written), *rest) for kernel, *rest in step.alternatives),
+        alternatives=tuple((wgsl.in_place(k, place, written), groups, when) for k, groups, when in step.alternatives),
         bindings=(*step.bindings[:place], *step.bindings[place + 1 :]),
         textures=tuple(t - (t > place) for t in step.textures),
         over=(),

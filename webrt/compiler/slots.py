@@ -110,9 +110,9 @@ def in_order(tenants: Sequence[Tenant]) -> Assignment:
             for k in ends.pop(step, ()):
                 free[tenants[made[k][1][0]].kind].add(k)
         passed = max(passed, tenant.first - 1)
-        k = free.setdefault(tenant.kind, _Free(made)).take(tenant)
-        if k is None:
-            k = len(made)
+        taken = free.setdefault(tenant.kind, _Free(made)).take(tenant)
+        k = len(made) if taken is None else taken
+        if taken is None:
             made.append((Shared(), []))
         made[k][0].hold(tenant)
         made[k][1].append(i)
