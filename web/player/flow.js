@@ -1,6 +1,6 @@
 /**
  * Branches and loops of a run: only what decides is read back; tensors move on the device, between slots. The twin of
- * webrt/runtime/flow.py, with the same texts. A value on its way is { dims, bytes, value }: bytes is a range on the
+ * webrt/runtime/flow.py, inner.py and stacked.py, with the same texts. A value on its way is { dims, bytes, value }: bytes is a range on the
  * device or null, value a host value or null.
  */
 
