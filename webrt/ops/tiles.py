@@ -1,6 +1,7 @@
 """The unrolled text of a register tile: `rows` rows and `vectors` vectors of 4 columns of a matrix product.
 
 Of four steps of k all terms are added in one expression: a software adapter keeps sums in memory between statements.
+The loop that stores has a constant count: with one known only at a run, Mesa's llvmpipe takes milliseconds a dispatch.
 """
 
 from __future__ import annotations
@@ -36,10 +37,10 @@ class Tile:
                 *(f"var c{r}_{j} = vec4<Out>();" for r, j in each),
                 "for (; k + 4u <= k_last; k += 4u) {", *self._fours(), "at += 4u; b0 = b3 + b_row;", "}", *tail,
                 f"var results = array<vec4<Out>, {len(each)}>({', '.join(f'c{r}_{j}' for r, j in each)});",
-                f"let last = min({self.rows}u, p.m - row) * {self.vectors}u;",
-                "for (var i = 0u; i < last; i++) {",
+                f"for (var i = 0u; i < {len(each)}u; i++) {{",
+                f"let at_row = row + i / {self.vectors}u; if (at_row < p.m) {{",
                 f"let t = first + i % {self.vectors}u * {4 if self.apart else 1}u * lanes;",
-                f"store4((z * p.m + row + i / {self.vectors}u) * p.n, t, lanes, results[i]);",
+                "store4((z * p.m + at_row) * p.n, t, lanes, results[i]); }",
                 "} }",
             ]
         )  # fmt: skip
