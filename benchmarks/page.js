@@ -6,10 +6,13 @@ const ARRAYS = {
   int64: BigInt64Array, uint64: BigUint64Array, bool: Uint8Array,
 };
 
+/** A file's address; models have addresses of their own, so that the browser's cache does not take one for another. */
+const at = (file) => `work/${file}?${new URLSearchParams(location.search).get("model") ?? ""}`;
+
 async function feeds() {
-  const listed = await (await fetch("work/feeds.json")).json();
+  const listed = await (await fetch(at("feeds.json"))).json();
   return Promise.all(Object.entries(listed).map(async ([name, { dtype, dims, file }]) => (
-    { name, dtype, dims, buffer: await (await fetch(`work/${file}`)).arrayBuffer() })));
+    { name, dtype, dims, buffer: await (await fetch(at(file))).arrayBuffer() })));
 }
 
 const engines = {
@@ -20,7 +23,7 @@ const engines = {
     let session;
     let before;
     return {
-      open: async () => { session = await loadPlan("work/model.webrt"); },
+      open: async () => { session = await loadPlan(at("model.webrt")); },
       run: async () => {
         before = session.counters;
         return Object.values(await session.run(inputs));
@@ -64,7 +67,7 @@ async def packed():
 def facts():
   did = session.last_run
   return [did.dispatches, did.copies, did.host_nodes, did.up, did.down]`);
-  const model = new Uint8Array(await (await fetch(`work/${file}`)).arrayBuffer());
+  const model = new Uint8Array(await (await fetch(at(file))).arrayBuffer());
   let first = true;
   return {
     open: () => py.globals.get("make")(model),
@@ -100,7 +103,7 @@ async function onnxruntime(module, provider, given) {
   let session;
   return {
     open: async () => {
-      session = await ort.InferenceSession.create("work/model.onnx", { executionProviders: [provider] });
+      session = await ort.InferenceSession.create(at("model.onnx"), { executionProviders: [provider] });
     },
     run: async () => {
       const made = await session.run(Object.fromEntries(inputs));

@@ -10,6 +10,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
+from urllib.parse import quote
 
 import numpy as np
 from playwright.sync_api import BrowserContext, Error, Page
@@ -34,10 +35,10 @@ ENGINES = {
 class InPage:
     """A model in a page of its own."""
 
-    def __init__(self, page: Page, base: str, engine: str) -> None:
+    def __init__(self, page: Page, base: str, engine: str, model: Model) -> None:
         self._page = page
         with _told():
-            page.goto(f"{base}page.html")
+            page.goto(f"{base}page.html?model={quote(model.name)}")
             page.wait_for_function("globalThis.bench")
             made = page.evaluate("engine => bench.open(engine)", engine)
         self.facts: dict[str, Any] = made["facts"]
@@ -129,7 +130,7 @@ def _opener(made: Site, engine: str) -> Callable[[Model, Path], Opened]:
             save(plan_of(model), plan)
         page = made.context.new_page()
         try:
-            return InPage(page, made.base, engine)
+            return InPage(page, made.base, engine, model)
         except WebrtError:
             page.close()
             raise
