@@ -15,6 +15,7 @@ from webrt.compiler.bodies_fused import FUSED
 from webrt.compiler.bodies_quantized import QUANTIZED
 from webrt.compiler.bodies_training import TRAINING
 from webrt.compiler.body_text import Writer
+from webrt.errors import InvalidModel
 from webrt.ir import Node
 from webrt.schemas import MS_DOMAIN
 
@@ -37,7 +38,10 @@ def body_of(node: Node) -> onnx.FunctionProto | None:
     schema = node.schema
     inputs, outputs = _names(schema.inputs, len(node.inputs)), _names(schema.outputs, len(node.outputs))
     head = f'<domain: "{node.domain}", opset_import: ["": {OPSET}]> body ({inputs}) => ({outputs})'
-    return onnx.parser.parse_function(f"{head} {{ {' '.join(lines)} }}")
+    try:
+        return onnx.parser.parse_function(f"{head} {{ {' '.join(lines)} }}")
+    except onnx.parser.ParseError as e:
+        raise InvalidModel("an attribute is no finite number", node=node.name, op=node.op) from e
 
 
 def _names(formal: Sequence[onnx.defs.OpSchema.FormalParameter], count: int) -> str:
