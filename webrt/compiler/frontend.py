@@ -124,7 +124,7 @@ def load(model: onnx.ModelProto, known: Mapping[str, Any] | None = None) -> Grap
     if model.functions:
         try:
             model = onnx.inliner.inline_local_functions(model)
-        except (RuntimeError, ValueError) as e:
+        except (RuntimeError, ValueError, onnx.checker.ValidationError) as e:
             raise InvalidModel(f"the model's own functions cannot be inlined: {str(e).strip().splitlines()[0]}") from e
     _sort(model.graph)
     check(model)

@@ -30,7 +30,10 @@ def function(node: Node, body: onnx.FunctionProto, opsets: Mapping[str, int], na
     opsets = {**opsets, **{_domain(o.domain): o.version for o in body.opset_import}}
     known: Known = dict(zip(body.input, [*node.inputs, *[None] * len(body.input)], strict=False))
     given = dict(zip(body.output, node.outputs, strict=False))
-    return _nodes(node, body.node, known, given, opsets, names)
+    nodes = _nodes(node, body.node, known, given, opsets, names)
+    if any(v is not None and v.producer is node for v in node.outputs):
+        raise InvalidModel("its function makes fewer outputs than it has", node=node.name, op=node.op)
+    return nodes
 
 
 def subgraph(
