@@ -62,11 +62,11 @@ def same(sample: Sample, got: list[Array], want: list[Array]) -> None:
 
 
 def within_limits(plan: Plan) -> None:
-    """No kernel asks for more than the base target, and none binds more than 8 buffers."""
+    """Every dispatch has a kernel that asks for no more than the base target, and none binds more than 8 buffers."""
     for step in plan.steps:
         if isinstance(step, Dispatch):
             assert len(step.bindings) <= 8
-            assert not LOW.meets(plan.kernels[step.alternatives[0][0]].requires)
+            assert any(not LOW.meets(plan.kernels[a[0]].requires) for a in step.alternatives)
 
 
 @pytest.mark.parametrize("sample", SAMPLES, ids=str)
