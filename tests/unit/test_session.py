@@ -186,6 +186,27 @@ def test_a_cache_stays_on_the_device(device: NativeDevice) -> None:
         past.close()
 
 
+def test_a_growing_cache_on_the_device_needs_few_buffers(device: NativeDevice) -> None:
+    """64 steps, each an entry longer: buffers of closed tensors serve again; what is handed out stays apart."""
+    with opened(CACHE, device) as session:
+        past: Any = np.zeros((1, 0, 4), np.float32)
+        for n in range(64):
+            feeds = {"past": past, "x": np.full((1, 1, 4), n, np.float32)}
+            (present,) = session.run(["present"], feeds, "device")
+            if n:
+                past.close()
+            past = present
+            if n == 1:
+                created = device.counters.created
+        assert device.counters.created - created <= 4
+        more = session.run(["present"], {"past": past, "x": np.zeros((1, 1, 4), np.float32)}, "device")[0]
+        np.testing.assert_array_equal(past.numpy()[0, :, 0], np.arange(64))
+        np.testing.assert_array_equal(more.numpy()[0, :, 0], [*range(64), 0])
+    np.testing.assert_array_equal(past.numpy()[0, :, 0], np.arange(64))
+    more.close()
+    past.close()
+
+
 def test_a_device_input_is_bound_where_it_lies(device: NativeDevice) -> None:
     feeds = affine(50)
     with opened(AFFINE, device) as session, Tensor.from_numpy(feeds["x"], device) as x:

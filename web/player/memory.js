@@ -8,6 +8,9 @@ import { TexturePool, keyOf, textureWriter } from "./textures.js";
 const ARENA = 1 << 26;
 const STAGE = 1 << 20;
 
+/** Bytes that a slot has once it had to grow. */
+const LEAST_GROWN = 65536;
+
 /** A session's device memory: constants in arenas, slots that grow by half again, and the parameter block. */
 export class Memory {
   #arenas = [];
@@ -89,7 +92,8 @@ export class Memory {
       const old = this.#slots[i];
       if (size === null || old?.nbytes >= size || this.#external.has(i)) return;
       if (old) this.gpu.submit(); // what uses it
-      const wanted = old ? Math.max(size, Math.min(roundUp(old.nbytes * 1.5, 16), this.#largest(i))) : size;
+      const roomy = old ? Math.min(Math.max(roundUp(old.nbytes * 1.5, 16), LEAST_GROWN), this.#largest(i)) : 0;
+      const wanted = Math.max(size, roomy);
       this.gpu.free(old);
       this.#slots[i] = null;
       this.generation += 1;

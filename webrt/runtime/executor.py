@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping, Sequence
 from typing import Any
 
@@ -76,6 +77,7 @@ class Run(Steps):
             for made in out:
                 if isinstance(made, Tensor):
                     made.close()
+            self.scope.handed_out.drop()
             raise
         return out
 
@@ -95,7 +97,9 @@ class Run(Steps):
             out[at] = T.from_bytes(view, dtype_of(info), self.sizes.shape(info))
 
     def _hand_out(self, info: ValueInfo) -> Tensor:
-        made = Tensor.empty(dtype_of(info), self.sizes.shape(info), self.scope.device)
+        dtype, shape, kept = dtype_of(info), self.sizes.shape(info), self.scope.handed_out
+        buffer = kept.take(dtype.nbytes(math.prod(shape)))
+        made = Tensor(self.scope.device, buffer, dtype, shape, kept.give)
         if made.nbytes:
             source = self.range(info)
             self.queue.add([Transfer(source.buffer, source.offset, made.buffer, 0, padded(made.nbytes))])

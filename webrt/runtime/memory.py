@@ -11,6 +11,8 @@ from webrt.runtime.tensor import upload
 from webrt.runtime.textures import Content, TexturePool
 from webrt.target import Target
 
+LEAST_GROWN = 1 << 16
+"""Bytes that a slot has once it had to grow: a cache that grows by an entry at a time starts small."""
 ARENA_ALIGN = 256
 """WebGPU's alignment of storage bindings."""
 
@@ -53,14 +55,16 @@ class Memory:
             raise
 
     def ensure(self, sizes: Sequence[int | None], skip: Collection[int] = ()) -> None:
-        """Slots of at least these sizes, growing by half again; those in `skip` are not needed now."""
+        """Slots of at least these sizes; one that grows does so by half again, and to LEAST_GROWN at least. Those in
+        `skip` are not needed now."""
         for i, size in enumerate(sizes):
             if size is None or i in skip:
                 continue
             old = self._slots[i]
             if old is not None and old.nbytes >= size:
                 continue
-            wanted = size if old is None else max(size, min(old.nbytes + old.nbytes // 2, self._largest(i)))
+            roomy = 0 if old is None else min(max(old.nbytes + old.nbytes // 2, LEAST_GROWN), self._largest(i))
+            wanted = max(size, roomy)
             if old is not None:
                 self.before()
                 self._slots[i] = None

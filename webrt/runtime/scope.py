@@ -9,19 +9,23 @@ from concurrent.futures import ThreadPoolExecutor
 
 from webrt.errors import KernelError, PlacementError
 from webrt.plan import Copy, Dispatch, HostStep, Plan, Step
-from webrt.runtime.device import BindGroup, Device, HostNode, HostProvider, Pipeline, Resource
+from webrt.runtime.device import BindGroup, Buffer, Device, HostNode, HostProvider, Pipeline, Resource
 from webrt.runtime.memory import Memory
 from webrt.runtime.resolve import Frame, Resolver, node_name, places
 from webrt.runtime.sizes import Key
+from webrt.runtime.staging import Staging
 from webrt.subplans import Branch, Loop
 
 MAX_FRAMES = 8
 MAX_GROUPS_PER_STEP = 4
+SMALLEST_OUTPUT = 1 << 16
+"""Bytes of a buffer for an output that stays on the device."""
 
 
 class Scope:
-    """`inner` are the scopes of the bodies of branches and loops, by step. `open` puts constants and kernels on the
-    device. Raises as `Session` does."""
+    """`inner` are the scopes of the bodies of branches and loops, by step; `handed_out` makes and takes back the
+    buffers of outputs that stay on the device, so that a growing cache needs few of them. `open` puts constants
+    and kernels on the device. Raises as `Session` does."""
 
     memory: Memory
 
@@ -39,6 +43,10 @@ class Scope:
             for i, s in enumerate(plan.steps)
             if isinstance(s, (Branch, Loop))
         }
+        self.handed_out: Staging[Buffer] = Staging(
+            lambda nbytes: device.alloc(nbytes, "an output"), device.free, device.target.limit("maxBufferSize"),
+            smallest=SMALLEST_OUTPUT, most=2 * len(plan.outputs),
+        )  # fmt: skip
         self._frames: dict[Key, Frame] = {}
         self._groups: dict[int, dict[tuple[int, tuple[Resource, ...]], BindGroup]] = {}
 
@@ -109,6 +117,7 @@ class Scope:
         """Frees the device memory."""
         self._frames.clear()
         self._groups.clear()
+        self.handed_out.close()
         for scope in (s for inner in self.inner.values() for s in inner):
             scope.close()
         memory = getattr(self, "memory", None)

@@ -1,4 +1,4 @@
-"""Read-back buffers that are kept from run to run."""
+"""Buffers that are kept from run to run: for read-backs, and for outputs that stay on the device."""
 
 from __future__ import annotations
 
@@ -14,7 +14,8 @@ SMALLEST = 4096
 class Sized(Protocol):
     """Anything with a size in bytes."""
 
-    nbytes: int
+    @property
+    def nbytes(self) -> int: ...
 
 
 B = TypeVar("B", bound=Sized)
@@ -23,9 +24,17 @@ B = TypeVar("B", bound=Sized)
 class Staging(Generic[B]):
     """Hands out buffers of at least a size; may be used from several threads."""
 
-    def __init__(self, alloc: Callable[[int], B], free: Callable[[B], None], largest: int) -> None:
-        """`largest`: the most bytes that a buffer may have."""
-        self._alloc, self._free, self._largest = alloc, free, largest
+    def __init__(
+        self,
+        alloc: Callable[[int], B],
+        free: Callable[[B], None],
+        largest: int,
+        smallest: int = SMALLEST,
+        most: int | None = None,
+    ) -> None:
+        """`largest`, `smallest`: the most and the fewest bytes that a buffer may have. `most`: how many may wait."""
+        self._alloc, self._free, self._largest, self._smallest = alloc, free, largest, smallest
+        self._most = most
         self._idle: list[B] = []
         self._lock = threading.RLock()
 
@@ -45,13 +54,16 @@ class Staging(Generic[B]):
             return chosen
         if chosen is not None:
             self._free(chosen)
-        roomy = min(padded(max(SMALLEST, nbytes + nbytes // 2)), self._largest // 16 * 16)
+        roomy = min(padded(max(self._smallest, nbytes + nbytes // 2)), self._largest // 16 * 16)
         return self._alloc(max(padded(nbytes), roomy))
 
     def give(self, buffer: B) -> None:
-        """Takes a buffer back."""
+        """Takes a buffer back, or frees it where enough wait."""
         with self._lock:
-            self._idle.append(buffer)
+            if self._most is None or len(self._idle) < self._most:
+                self._idle.append(buffer)
+                return
+        self._free(buffer)
 
     def drop(self) -> None:
         """Frees the idle buffers."""
@@ -59,3 +71,9 @@ class Staging(Generic[B]):
             idle, self._idle = self._idle, []
         for b in idle:
             self._free(b)
+
+    def close(self) -> None:
+        """Frees the idle buffers, and from now on those that come back."""
+        with self._lock:
+            self._most = 0
+        self.drop()

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Any, TypeAlias
 
 from webrt.dtypes import BF16, BOOL, BY_NAME, SMALL, STRING, DType
@@ -23,9 +23,18 @@ _ML_DTYPES = {"float4e2m1": "float4_e2m1fn", "float8e8m0": "float8_e8m0fnu"}
 class Tensor:
     """A tensor in device memory. It owns its buffer: `close()`, the end of a `with` block, or its last use frees it."""
 
-    def __init__(self, device: DeviceMemory, buffer: Buffer, dtype: DType, shape: Sequence[int]) -> None:
+    def __init__(
+        self,
+        device: DeviceMemory,
+        buffer: Buffer,
+        dtype: DType,
+        shape: Sequence[int],
+        give_back: Callable[[Buffer], None] | None = None,
+    ) -> None:
+        """`give_back` takes the buffer at the end; by default the device frees it."""
         self.device, self.dtype, self.shape = device, dtype, tuple(shape)
         self._buffer: Buffer | None = buffer
+        self._give_back = give_back or device.free
 
     @classmethod
     def from_numpy(cls, array: Array, device: DeviceMemory) -> Tensor:
@@ -62,7 +71,7 @@ class Tensor:
         """Frees the memory; may be called again."""
         buffer, self._buffer = self._buffer, None
         if buffer is not None:
-            self.device.free(buffer)
+            self._give_back(buffer)
 
     def __enter__(self) -> Tensor:
         return self
