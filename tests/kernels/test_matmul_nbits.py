@@ -2,15 +2,20 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
 import pytest
 
-from tests.kernels.harness import check_node, node_model
+from tests.kernels.harness import check_node, device, node_model
 from webrt.dtypes import BY_NAME
 from webrt.host import run_model
+from webrt.ops import nbits_tile
+from webrt.ops.product_variants import Form, subgroups
+from webrt.plan import Dispatch, Plan
 from webrt.runtime.tensor import numpy_dtype
+from webrt.validate import kernel_layout
 
 Array = np.ndarray[Any, Any]
 RNG = np.random.default_rng(29)
@@ -20,7 +25,7 @@ def check(
     lead: tuple[int, ...], n: int, k: int, *, bits: int = 4, block: int = 32, zeros: str = "", bias: bool = False,
     index: bool = False, dtype: str = "float32", constants: tuple[int, ...] = (1, 2, 3, 4, 5),
     by_the_host: bool = False,
-) -> None:  # fmt: skip
+) -> Plan:  # fmt: skip
     count = -(-k // block)
     scales = RNG.uniform(0.01, 0.1, (n, count)).astype(dtype)
     offsets: Array | None = None
@@ -41,7 +46,7 @@ def check(
     expected = None
     if by_the_host:
         expected = list(run_model(*node_model("MatMulNBits", inputs, attrs, domain="com.microsoft")).values())
-    check_node(
+    return check_node(
         "MatMulNBits", inputs, attrs, domain="com.microsoft", constants=constants,
         symbolic=[0] if 1 in constants else False, expected=expected, **loose,
     )  # fmt: skip
@@ -83,6 +88,28 @@ def test_half_precision(n: int) -> None:
 
 def test_weights_that_are_fed() -> None:
     check((5,), 9, 64, zeros="packed", constants=())
+
+
+@pytest.mark.parametrize(
+    "form", [None, *nbits_tile.FORMS], ids=lambda f: f"{f.rows}-{f.lanes}-{f.loader}" if f else "any"
+)
+@pytest.mark.parametrize("bits", [4, 8])
+def test_every_form(form: Form | None, bits: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    """With this adapter's subgroups, for however few rows; and the kernel that needs nothing of a device."""
+    if form is not None:
+        needs = subgroups(device().target.subgroup_sizes[0], {}) if form.lanes else {}
+        form = replace(form, requires=needs, most=0)
+    monkeypatch.setattr(nbits_tile, "FORMS", () if form is None else (form,))
+    for lead, n, k, more in (
+        ((9,), 76, 96, {"block": 16, "zeros": "packed", "bias": True}),
+        ((2, 3), 8, 64, {"block": 64, "zeros": "float"}),
+        ((1,), 4, 72, {}),
+        ((7,), 132, 64, {"dtype": "float16"}),
+    ):
+        plan = check(lead, n, k, bits=bits, **more)
+        step = next(s for s in plan.steps if isinstance(s, Dispatch))
+        layout = kernel_layout(plan.kernels[step.alternatives[0][0]].wgsl).access
+        assert layout[1:3] == {"": "rr", "sampled": "uf", "storage": "UF"}[form.loader if form else ""]
 
 
 @pytest.mark.parametrize("name", ["int4", "uint4"])

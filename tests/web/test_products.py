@@ -6,6 +6,7 @@ import numpy as np
 import pytest
 from onnx import parser
 
+from tests.kernels.harness import node_model
 from tests.web.driver import Player
 from webrt.compiler.compile import compile_model
 from webrt.plan import Plan
@@ -35,4 +36,26 @@ def test_products_of_free_sizes(player: Player, plan: Plan) -> None:
         a, b, r = (rng.standard_normal(s).astype(np.float32) for s in ((z, m, k), (k, n), (z, m, n)))
         got = session.run({"a": a, "b": b, "r": r})["y"]
         np.testing.assert_allclose(got, np.maximum(a @ b + r, 0), rtol=1e-4, atol=1e-4)
+    assert session.release()["buffers"] == 0
+
+
+def test_packed_weights_for_any_number_of_rows(player: Player) -> None:
+    """MatMulNBits: Tint takes each of its forms, and what runs here is as onnxruntime's definition says."""
+    rng = np.random.default_rng(6)
+    k, n, block = 64, 72, 32
+    packed = rng.integers(0, 256, (n, k // block, block // 2), np.uint8)
+    scales = rng.uniform(0.01, 0.1, (n, k // block)).astype(np.float32)
+    a = rng.standard_normal((9, k)).astype(np.float32)
+    attrs = {"K": k, "N": n, "bits": 4, "block_size": block}
+    model, _ = node_model(
+        "MatMulNBits", [a, packed, scales], attrs, domain="com.microsoft", constants=(1, 2), symbolic=[0]
+    )
+    plan = compile_model(model.SerializeToString())
+    assert not [s for s in player.check_kernels(plan.kernels) if s["messages"]]
+    numbers = np.stack([packed & 15, packed >> 4], axis=-1).reshape(n, k).astype(np.float32) - 8
+    weights = numbers * np.repeat(scales, block, axis=1)
+    session = player.load(plan)
+    for rows in (1, 3, 9):
+        (got,) = session.run({"x0": a[:rows]}).values()
+        np.testing.assert_allclose(got, a[:rows] @ weights.T, rtol=1e-4, atol=1e-4)
     assert session.release()["buffers"] == 0

@@ -16,6 +16,7 @@ from webrt.dims import Dim
 from webrt.errors import ShapeError
 from webrt.ir import Node
 from webrt.lowering import MAX_ITERATIONS, Builder, Info, Variant, grid, op, require
+from webrt.ops.nbits_tile import tile_variants
 from webrt.ops.nbits_weights import multiply_dequantized
 from webrt.ops.vectors import IDENTITY, Epilogue, can_load4, finish, kind, load4, through_temp, vec_of
 
@@ -46,25 +47,26 @@ def matmul_nbits(n: Node, b: Builder, epilogue: Epilogue = IDENTITY) -> None:
         multiply_dequantized(n, b, epilogue)
         return
     words = b.constant(_words(n.const(1), columns, k, halves))
-    scales = b.constant(_scales(n, columns, -(-k // block), bits))
+    scales = _scales(n, columns, -(-k // block), bits)
     m = D.prod(a.known_shape[:-1])
-    rows = D.ceildiv(m, ROWS)
     params: dict[str, Dim | float] = {
-        "m": m, "n": columns, "k": k, "rows": rows, "words": k // (4 * halves),
+        "m": m, "n": columns, "k": k, "fours": columns // 4, "words": k // (4 * halves),
         "words_per_block": block // (4 * halves),
     }  # fmt: skip
     aligned = can_load4(kind(a), k)
     variant = Variant(
         "matmul_nbits",
-        grid(D.mul(rows, columns)),
+        grid(D.mul(D.ceildiv(m, ROWS), columns)),
         consts={"HALVES": halves},
         fns=[load4("a", kind(a), aligned), epilogue.fn],
         use=epilogue.use,
         vec=vec_of(a=(kind(a), aligned)),
     )
+    tiles = [] if columns % 4 else tile_variants(a, m, columns, bits, _whole(scales, bits), epilogue)
     out = through_temp(b, n.output(0))
-    reads = {"a": a, "w": words, "scale": scales, **epilogue.reads}
-    b.launch(variant, reads=reads, writes={"out": out}, params={**params, **epilogue.params}, name="matmul_nbits")
+    reads = {"a": a, "w": words, "scale": b.constant(scales), **epilogue.reads}
+    params |= epilogue.params
+    b.launch(*tiles, variant, reads=reads, writes={"out": out}, params=params, name="matmul_nbits")
     finish(b, out, n.output(0), "matmul_nbits")
 
 
@@ -81,13 +83,19 @@ def _words(packed: Array, columns: int, k: int, halves: int) -> Array:
 
 
 def _scales(n: Node, columns: int, blocks: int, bits: int) -> Array:
-    """float32 [block, column, 2]: scale and zero point."""
-    out = np.full((blocks, columns, 2), 2 ** (bits - 1), np.float32)
-    out[..., 0] = n.const(2).astype(np.float32).reshape(columns, blocks).T
+    """float32 [block, 2, column]: scale and zero point."""
+    out = np.full((blocks, 2, columns), 2 ** (bits - 1), np.float32)
+    out[:, 0] = n.const(2).astype(np.float32).reshape(columns, blocks).T
     if n.has(3):
         zeros = n.const(3)
         if zeros.dtype == np.uint8 and bits == 4:
             halves = np.stack([zeros & 15, zeros >> 4], axis=-1)
             zeros = halves.reshape(columns, -1)[:, :blocks]
-        out[..., 1] = zeros.astype(np.float32).reshape(columns, blocks).T
+        out[:, 1] = zeros.astype(np.float32).reshape(columns, blocks).T
     return out
+
+
+def _whole(scales: Array, bits: int) -> bool:
+    """Whether all zero points are numbers that weights may be."""
+    zeros = scales[:, 1]
+    return bool(np.isin(zeros, np.arange(1 << bits)).all())
