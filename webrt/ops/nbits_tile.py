@@ -17,8 +17,8 @@ from webrt.ops.product_variants import LLVMPIPE, SOFTWARE, Form, subgroups
 from webrt.ops.vectors import Epilogue, can_load4, kind, load4, vec_of
 
 FORMS = (
-    Form(1, 1, 0, "storage", LLVMPIPE, most=1),
-    Form(1, 1, 0, "sampled", SOFTWARE, most=1),
+    Form(1, 2, 0, "storage", LLVMPIPE, most=1),
+    Form(1, 2, 0, "sampled", SOFTWARE, most=1),
     Form(4, 2, 4, "storage", subgroups(8, LLVMPIPE)),
     Form(4, 2, 4, "sampled", subgroups(4, SOFTWARE)),
     Form(4, 1, 0, "storage", LLVMPIPE),
