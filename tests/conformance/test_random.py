@@ -44,10 +44,10 @@ def shuffled(name: str, d: Draw) -> Sample:
     """A sample of the operator, its first input in another order: for operators without a maker of cases."""
     found = [x for x in samples.samples() if x.op == name.split()[-1] and bool(x.domain) == name.startswith("ms ")]
     sample: Sample = d.pick(*found)
-    first, *rest = sample.inputs
-    if first is not None and first.dtype == np.float32:
-        first = d.values.permuted(first)
-    return replace(sample, inputs=(first, *rest), since=d.pick(*samples.opsets(sample)))
+    inputs = list(sample.inputs)
+    if inputs and inputs[0] is not None and inputs[0].dtype == np.float32 and inputs[0].ndim:
+        inputs[0] = d.values.permuted(inputs[0])
+    return replace(sample, inputs=tuple(inputs), since=d.pick(*samples.opsets(sample)))
 
 
 def test_makers_are_of_operators() -> None:

@@ -103,7 +103,8 @@ def test_captured_names_stay() -> None:
     body = f"m = ReduceMax<keepdims=0>(x) c = Cast<to=9>(m) e = Abs(x) n = Identity(e) y = If (c) <{branches}>"
     model = parse(f"agraph (float[3] x) => (float[3] y) {{ {body} }}")
     check(model)
-    assert basic_ops(model)[-3:] == ["Abs", "Identity", "If"]
+    found = basic_ops(model)
+    assert found[: found.index("If") + 1][-3:] == ["Abs", "Identity", "If"]
 
 
 def test_three_transposes_become_one() -> None:
