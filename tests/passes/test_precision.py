@@ -137,6 +137,18 @@ def test_half_keeps_islands_and_the_types_of_inputs_and_outputs() -> None:
     assert np.abs(on_cpu(small, feeds) - on_cpu(model, feeds)).max() < 2e-2
 
 
+@pytest.mark.parametrize("weights", ["int4", "int8"])
+def test_packed_weights_that_leave_the_range_of_f16_stay_f32(weights: Literal["int4", "int8"]) -> None:
+    """Their scales alone are in range; the weights that a kernel makes of them are not."""
+    constants = {"w": RNG.standard_normal((64, 32)).astype(np.float32) * 1e5}
+    model = parse("agraph (float[n,64] x) => (float[n,32] y) { y = MatMul(x, w) }", constants)
+    told, small = shrink(model, Precision(weights=weights, f16=True))
+    assert told["f16"]["nodes"] == 0
+    assert [k.endswith("leaves the range of f16") for k in told["f16"]["islands"].values()] == [True]
+    feeds = {"x": RNG.standard_normal((3, 64)).astype(np.float32)}
+    assert np.isfinite(InferenceSession(small).run(None, feeds)[0]).all()
+
+
 def test_samples_decide_islands() -> None:
     model = parse("agraph (float[n] x) => (float[n] y) { e = Exp(x) y = Log(e) }")
     tame, _ = shrink(model, Precision(f16=True, samples=({"x": np.ones(3, np.float32)},)))

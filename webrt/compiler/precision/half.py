@@ -31,6 +31,8 @@ GROWING = frozenset(
     }
 )  # fmt: skip
 """Operators whose results may be out of range though their inputs are not; f32 where no sample tells."""
+SCALES = {"com.microsoft:MatMulNBits": 2, "com.microsoft:GatherBlockQuantized": 2}
+"""Which input of an operator scales its weights, which are codes of few bits."""
 
 
 def to_half(graph: Graph, samples: Sequence[Sample]) -> dict[str, Any]:
@@ -61,9 +63,19 @@ def _keeps_f32(node: Node, out_of_range: set[str], sampled: bool) -> str:
     for value in (*node.given(), *_made(node)):
         if value.name in out_of_range:
             return f"{value.name} leaves the range of f16"
-        if value.dtype == T.F32 and value.const is not None and not _fits(value):
+        if value.dtype == T.F32 and value.const is not None and not _fits(value, _largest_code(node, value)):
             return f"the constant {value.name} leaves the range of f16"
     return ""
+
+
+def _largest_code(node: Node, value: Value) -> int:
+    """What an element of this constant is multiplied by where it is a scale of weights in few bits; else 1."""
+    place = SCALES.get(node.op)
+    if place is None or value is not node.inputs[place]:
+        return 1
+    symmetric = node.op == "com.microsoft:MatMulNBits" and (len(node.inputs) < 4 or node.inputs[3] is None)
+    bits = int(node.attr("bits", 4))
+    return 1 << (bits - 1) if symmetric else (1 << bits) - 1
 
 
 def _out_of_range(graph: Graph, samples: Sequence[Sample]) -> set[str]:
@@ -73,9 +85,10 @@ def _out_of_range(graph: Graph, samples: Sequence[Sample]) -> set[str]:
     return {name for name, r in ranges_of(graph, samples, names, bins=False).items() if r.top * MARGIN > LARGEST}
 
 
-def _fits(value: Value) -> bool:
+def _fits(value: Value, factor: int = 1) -> bool:
+    """Whether all elements, times `factor`, are finite in f16."""
     with np.errstate(over="ignore", invalid="ignore"):
-        return value.const is None or bool(np.isfinite(value.const.astype(np.float16)).all())
+        return value.const is None or bool(np.isfinite((value.const * factor).astype(np.float16)).all())
 
 
 def _half_places(node: Node) -> Places | None:
