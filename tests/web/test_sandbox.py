@@ -70,7 +70,8 @@ def _serve(server: socket.socket) -> None:
 
 
 def write_site(files: Path, name: str, pyodide: str) -> str:
-    """A folder with a site.json whose Pyodide is this script."""
+    """A folder with a site.json whose Pyodide is this script; another script has another address, for the cache."""
+    name = f"{name}-{hashlib.sha256(pyodide.encode()).hexdigest()[:16]}"
     folder = files / name
     folder.mkdir(exist_ok=True)
     contents = {"pyodide.mjs": pyodide, "pyodide.asm.mjs": "export default null;", "pyodide-lock.json": "{}"}
