@@ -227,7 +227,21 @@ def broadcast(a: Dim, b: Dim) -> Dim:
         return b
     if isinstance(a, int) and isinstance(b, int):
         raise ShapeError(f"sizes {a} and {b} do not broadcast")
-    return _of_atom(Atom("broadcast", _sorted(a, b)))
+    if b in _broadcast_together(a):
+        return a
+    return b if a in _broadcast_together(b) else _of_atom(Atom("broadcast", _sorted(a, b)))
+
+
+@lru_cache(maxsize=65536)
+def _broadcast_together(dim: Dim) -> frozenset[Dim]:
+    """The sizes that `dim` is the broadcast of, through the levels; none where it is something else."""
+    if isinstance(dim, int) or len(dim.terms) != 1:
+        return frozenset()
+    (monomial, factor), *_ = dim.terms
+    if factor != 1 or len(monomial) != 1 or monomial[0].op != "broadcast":
+        return frozenset()
+    args = monomial[0].args
+    return frozenset(args).union(*map(_broadcast_together, args))
 
 
 def scale_f32(a: Dim, scale: float) -> Dim:

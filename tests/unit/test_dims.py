@@ -245,3 +245,12 @@ def test_ceildiv_of_literals_and_symbols_agree(a: int, b: int) -> None:
     assert D.ceildiv(a, b) == -(-a // b)
     assert D.substitute(D.ceildiv(s, b), {"in:k[0]": a}) == -(-a // b)
     assert D.substitute(D.ceildiv(a, s), {"in:k[0]": b}) == -(-a // b)
+
+
+def test_a_size_that_was_broadcast_already_adds_nothing() -> None:
+    a, b, c = D.var("a"), D.var("b"), D.var("c")
+    both = D.broadcast(a, b)
+    assert D.broadcast(both, b) is both and D.broadcast(a, both) is both
+    three = D.broadcast(c, both)
+    assert D.broadcast(three, a) is three and three is not both
+    assert D.broadcast(D.mul(2, both), b) is not D.mul(2, both)
