@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import argparse
+import re
 import subprocess
 import sys
 from pathlib import Path
@@ -12,6 +14,7 @@ import pytest
 
 import webrt
 from webrt.cli.main import main
+from webrt.cli.options import dim_or_bounds
 from webrt.compiler.compile import CompileOptions, compile_model
 from webrt.errors import InputError
 
@@ -71,3 +74,9 @@ def test_bounds_that_are_none(text: str, tmp_path: Path) -> None:
     done = subprocess.run(command, capture_output=True, text=True, check=False, cwd=tmp_path)
     assert done.returncode == (1 if text == "..=3" else 2)
     assert text.partition("=")[0] in done.stderr
+
+
+@pytest.mark.parametrize("text", ["n=1..", "n=..8"])
+def test_an_open_bound_is_quoted_whole(text: str) -> None:
+    with pytest.raises(argparse.ArgumentTypeError, match=rf"'{re.escape(text)}' is not NAME=LOWEST\.\.HIGHEST"):
+        dim_or_bounds(text)

@@ -84,6 +84,8 @@ def dim_or_bounds(text: str) -> tuple[str, int | tuple[int, int]]:
     low, dots, high = value.partition("..")
     if not dots:
         return dim(text)
+    if not (low and high):
+        raise argparse.ArgumentTypeError(f"{text!r} is not NAME=LOWEST..HIGHEST: both bounds are needed")
     bounds = (dim(f"{name}={low}")[1], dim(f"{name}={high}")[1])
     if bounds[0] > bounds[1]:
         raise argparse.ArgumentTypeError(f"{text!r}: no size is from {low} to {high}")

@@ -71,7 +71,7 @@ def save_model(model: onnx.ModelProto, path: str | os.PathLike[str], data: str =
     if not data and model.ByteSize() > MAX_PROTOBUF:
         data = f"{path.name}.data"
     if data and (Path(data).name != data or data == path.name):
-        raise InputError(f"{data!r} is no name of a file beside {path}")
+        raise InputError(f"{data!r} is no name of a file beside {path.name}: give a plain name, other than the model's")
     with atomic_file(path) as out:
         if not data:
             out.write(model.SerializeToString(deterministic=True))

@@ -24,7 +24,7 @@ def apply(graph: Graph, wanted: Precision) -> None:
     if wanted.int8 and (wanted.f16 or wanted.weights):
         raise InputError("static int8 cannot be combined with f16 or quantised weights; choose one")
     if wanted.int8 and not wanted.samples:
-        raise InputError("static int8 needs samples of the inputs to calibrate with")
+        raise InputError("static int8 needs samples of the inputs to calibrate with (`--sample`, or Precision.samples)")
     samples = [dict(s) for s in wanted.samples]
     before = outputs_of(graph, samples[0]) if samples else None
     told: dict[str, Any] = {}
