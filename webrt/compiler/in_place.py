@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from dataclasses import replace
 
 from webrt import wgsl
-from webrt.compiler.lower import Item, is_sizes, reads, writes
+from webrt.compiler.lower import Item, alias_roots, is_sizes, last_uses, writes
 from webrt.ir import Graph, Value
 from webrt.lowering import Alias, Launch
 
@@ -21,15 +21,9 @@ def reuse(graph: Graph, items: Sequence[Item]) -> list[Item]:
 class _Reuse:
     def __init__(self, graph: Graph, items: Sequence[Item]) -> None:
         self._items, self._inputs = items, set(graph.inputs)
-        self._roots: dict[Value, Value] = {}
-        self._last: dict[Value, int] = {}
-        self._writers: Counter[Value] = Counter()
-        for i, item in enumerate(items):
-            if isinstance(item.step, Alias):
-                self._roots[item.step.out] = self._root(item.step.source)
-            self._last |= {self._root(v): i for v in (*reads(item.step), *writes(item.step))}
-            self._writers.update(self._root(v) for v in writes(item.step))
-        self._last |= {self._root(v): len(items) for v in graph.outputs}
+        self._roots = alias_roots(items)
+        self._last = last_uses(graph, items, self._roots)
+        self._writers = Counter(self._root(v) for item in items for v in writes(item.step))
 
     def items(self) -> list[Item]:
         out: list[Item] = []

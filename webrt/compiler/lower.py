@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import TypeAlias
 
@@ -14,7 +14,7 @@ from webrt.compiler.body import Body, Control
 from webrt.compiler.partition import Placed
 from webrt.dims import Dim
 from webrt.errors import UnsupportedType
-from webrt.ir import Node, Value
+from webrt.ir import Graph, Node, Value
 from webrt.lowering import Alias, Builder, CopyBytes, Launch, Lowered, ReadBack
 
 CHUNK = 64
@@ -84,6 +84,17 @@ def alias_roots(items: Sequence[Item]) -> dict[Value, Value]:
         if isinstance(item.step, Alias):
             roots[item.step.out] = roots.get(item.step.source, item.step.source)
     return roots
+
+
+def last_uses(graph: Graph, items: Sequence[Item], roots: Mapping[Value, Value]) -> dict[Value, int]:
+    """The last item that touches the bytes of each root; those of the graph's outputs are needed after all items."""
+    last: dict[Value, int] = {}
+    for i, item in enumerate(items):
+        for value in (*reads(item.step), *writes(item.step)):
+            last[roots.get(value, value)] = i
+    for value in graph.outputs:
+        last[roots.get(value, value)] = len(items)
+    return last
 
 
 def reads(step: Step) -> list[Value]:

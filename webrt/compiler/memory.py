@@ -16,7 +16,7 @@ from typing import TypeAlias
 
 from webrt import dims as D
 from webrt.compiler.body import Control
-from webrt.compiler.lower import HostNode, Item, Step, alias_roots, reads, writes
+from webrt.compiler.lower import HostNode, Item, Step, alias_roots, last_uses, reads, writes
 from webrt.compiler.slots import Tenant, share, typical
 from webrt.dims import Dim
 from webrt.dtypes import DType
@@ -73,7 +73,7 @@ def _assign(graph: Graph, items: Sequence[Item], limit: int, constants: list[Val
     memory = Memory(limit, _early(graph), alias_roots(items), constants=constants)
     device = {memory.root(v) for v in (*kept, *(v for i in items for v in _on_device(i.step)))}
     _constants(items, kept, memory)
-    last = _last_use(graph, items, memory)
+    last = last_uses(graph, items, memory.roots)
     fed: list[Tenant] = []
     for value in graph.inputs:
         if value in device and value.const is None:
@@ -110,16 +110,6 @@ def _on_device(step: Step) -> list[Value]:
     for body in step.bodies:
         out += [a for a, b in body.captured if body.memory is not None and body.memory.place(b) is not None]
     return out
-
-
-def _last_use(graph: Graph, items: Sequence[Item], memory: Memory) -> dict[Value, int]:
-    last: dict[Value, int] = {}
-    for i, item in enumerate(items):
-        for value in (*reads(item.step), *writes(item.step)):
-            last[memory.root(value)] = i
-    for value in graph.outputs:
-        last[memory.root(value)] = len(items)
-    return last
 
 
 def _constants(items: Sequence[Item], kept: Iterable[Value], memory: Memory) -> None:
