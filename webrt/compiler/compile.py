@@ -17,7 +17,7 @@ from webrt.compiler import dump, emit, export, free_dims, frontend, fuse, in_pla
 from webrt.compiler.body import Control, every
 from webrt.compiler.infer import infer, is_variable, variables_for
 from webrt.compiler.opening import Bodies
-from webrt.compiler.options import CompileOptions, Precision
+from webrt.compiler.options import CompileOptions
 from webrt.compiler.partition import Demands, Placed
 from webrt.errors import NotConstant, PlacementError, counted
 from webrt.ir import Clock, Graph, Value
@@ -107,7 +107,7 @@ def _front_half(
     _split_constants(graph)
     wants_model = options.optimized_path is not None or options.optimized is not None
     optimized = export.to_model(graph) if wants_model else None
-    if options.precision != Precision():
+    if options.precision.asked:
         wanted |= normalize.normalize(graph, structural, options.runs, trace)
     _report(options, "partition")
     placed, demands = partition.partition(graph, options.providers, options.target, structural)
@@ -166,7 +166,7 @@ def _back_half(graph: Graph, placed: list[Placed], options: CompileOptions, stru
 
 def _in_fewer_bits(graph: Graph, options: CompileOptions, structural: set[str]) -> None:
     """What `options.precision` asks for, before the optimised model is written: folding would undo the packing."""
-    if options.precision != Precision():
+    if options.precision.asked:
         from webrt.compiler import precision
 
         precision.apply(graph, options.precision)

@@ -27,6 +27,11 @@ class Precision:
     method: Literal["minmax", "entropy"] = "minmax"
     samples: tuple[Mapping[str, Any], ...] = ()
 
+    @property
+    def asked(self) -> bool:
+        """Whether anything but the default is wished."""
+        return self != Precision()
+
 
 @dataclass(frozen=True)
 class PassRecord:

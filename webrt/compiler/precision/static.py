@@ -39,16 +39,12 @@ def quantize(graph: Graph, samples: Sequence[Sample], method: str) -> dict[str, 
     for node in graph.nodes:
         if node in wanted:
             for i, v in enumerate(node.given()[:2]):
-                made = pairs.weights(v, _channel_axis(node, i)) if v.const is not None else pairs.activation(v)
-                nodes += made
-                node.inputs[i] = pairs.twins.get((v, _key(node, i, v)), v)
+                axis = None if v.const is None else _channel_axis(node, i)
+                nodes += pairs.activation(v) if axis is None else pairs.weights(v, axis)
+                node.inputs[i] = pairs.twins.get((v, axis), v)
         nodes.append(node)
     graph.nodes[:] = nodes
     return {"nodes": len(heavy), "method": method, "samples": len(samples)}
-
-
-def _key(node: Node, index: int, v: Value) -> int | None:
-    return _channel_axis(node, index) if v.const is not None else None
 
 
 def _channel_axis(node: Node, index: int) -> int:
