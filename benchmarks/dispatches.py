@@ -14,7 +14,6 @@ from __future__ import annotations
 
 import argparse
 import json
-import math
 import re
 import tempfile
 import tomllib
@@ -22,7 +21,7 @@ from collections import Counter
 from pathlib import Path
 from typing import Any
 
-from benchmarks.models import Model, folder_models
+from benchmarks.models import Model, folder_models, print_ratios
 from webrt.compiler.compile import compile_model
 from webrt.errors import NotConstant
 from webrt.inference import InferenceSession
@@ -96,14 +95,7 @@ def main() -> None:
         lines = [f"{name} = {n}" for name, n in sorted(known.items())]
         head = "# Nodes that onnxruntime executes, by benchmarks/dispatches.py.\n\n[nodes]\n"
         NODES.write_text(head + "\n".join(lines) + "\n", encoding="utf-8")
-    rows = []
-    for model in models:
-        if model.name in known:
-            rows.append(measure(model, known[model.name]))
-            print(json.dumps(rows[-1]), flush=True)
-    if rows:
-        mean = math.exp(sum(math.log(r["ratio"]) for r in rows) / len(rows))
-        print(json.dumps({"geometric_mean": round(mean, 3), "largest": max(r["ratio"] for r in rows)}))
+    print_ratios(measure(m, known[m.name]) for m in models if m.name in known)
 
 
 if __name__ == "__main__":

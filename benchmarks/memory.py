@@ -12,13 +12,11 @@ python -m benchmarks.memory --only NAME         one of them
 from __future__ import annotations
 
 import argparse
-import json
-import math
 from typing import Any
 
 import numpy as np
 
-from benchmarks.models import Model, add_arguments, chosen
+from benchmarks.models import Model, add_arguments, chosen, print_ratios
 from webrt.compiler.compile import CompileOptions, compile_model
 from webrt.errors import NotConstant
 from webrt.host import CpuProvider
@@ -81,14 +79,7 @@ def measure(model: Model) -> dict[str, Any]:
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     add_arguments(parser)
-    rows = []
-    for model in chosen(parser.parse_args()):
-        rows.append(measure(model))
-        print(json.dumps(rows[-1]), flush=True)
-    ratios = [r["ratio"] for r in rows if r["ratio"]]
-    if ratios:
-        mean = math.exp(sum(map(math.log, ratios)) / len(ratios))
-        print(json.dumps({"geometric_mean": round(mean, 3), "largest": max(ratios)}))
+    print_ratios(map(measure, chosen(parser.parse_args())))
 
 
 if __name__ == "__main__":

@@ -6,8 +6,10 @@ In a folder, `NAME.npz` holds `in:<input>` and `out:<output>`, or `noopt:<output
 from __future__ import annotations
 
 import argparse
+import json
+import statistics
 import tomllib
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 from functools import lru_cache
 from pathlib import Path
@@ -76,6 +78,18 @@ def chosen(args: argparse.Namespace) -> Iterator[Model]:
     else:
         bars = Bars()
         yield from (public_model(n, bars) for n in table() if args.only in (None, n))
+
+
+def print_ratios(rows: Iterable[Mapping[str, Any]]) -> None:
+    """Each row as JSON as soon as it is there; then the geometric mean and the largest of their ratios, if any."""
+    ratios = []
+    for row in rows:
+        print(json.dumps(row), flush=True)
+        if row["ratio"] is not None:
+            ratios.append(row["ratio"])
+    if ratios:
+        mean = statistics.geometric_mean(ratios)
+        print(json.dumps({"geometric_mean": round(mean, 3), "largest": max(ratios)}))
 
 
 def feeds_of(inputs: Mapping[str, Mapping[str, Any]]) -> dict[str, Array]:

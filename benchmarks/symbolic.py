@@ -6,15 +6,13 @@ python -m benchmarks.symbolic --models DIR [--only NAME] [--repeat 9]
 from __future__ import annotations
 
 import argparse
-import json
-import math
 import statistics
 import time
 from collections.abc import Callable
 from typing import Any
 
 from benchmarks.memory import fixed_plan
-from benchmarks.models import Model, add_arguments, chosen
+from benchmarks.models import Model, add_arguments, chosen, print_ratios
 from webrt.host import CpuProvider
 from webrt.inference import InferenceSession
 from webrt.runtime.native import NativeDevice
@@ -51,13 +49,7 @@ def main() -> None:
     add_arguments(parser)
     parser.add_argument("--repeat", type=int, default=9, help="pairs of runs (default: 9)")
     args = parser.parse_args()
-    rows = []
-    for model in chosen(args):
-        rows.append(measure(model, args.repeat))
-        print(json.dumps(rows[-1]), flush=True)
-    if rows:
-        mean = math.exp(sum(math.log(r["ratio"]) for r in rows) / len(rows))
-        print(json.dumps({"geometric_mean": round(mean, 3), "largest": max(r["ratio"] for r in rows)}))
+    print_ratios(measure(model, args.repeat) for model in chosen(args))
 
 
 if __name__ == "__main__":
