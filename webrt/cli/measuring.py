@@ -19,12 +19,7 @@ if TYPE_CHECKING:
 
 def add_arguments(parser: argparse.ArgumentParser, *, repeat: int) -> None:
     """The arguments for inputs, providers and the number of runs."""
-    parser.add_argument(
-        "--input", "--inputs", action="append", default=[], metavar="NAME=VALUE",
-        help="a .npy or .npz file or JSON numbers; or just FILE.npz with an array for each input",
-    )  # fmt: skip
-    parser.add_argument("--random-seed", type=int, default=0, metavar="N", help="for inputs not given (default: 0)")
-    options.add_dim_argument(parser)
+    options.add_input_arguments(parser, "--inputs")
     options.add_provider_arguments(parser)
     parser.add_argument(
         "--repeat", type=positive, default=repeat, metavar="N", help=f"so many warm runs (default: {repeat})"

@@ -48,8 +48,13 @@ def add_compile_arguments(parser: argparse.ArgumentParser) -> None:
     )  # fmt: skip
 
 
-def add_dim_argument(parser: argparse.ArgumentParser) -> None:
-    """--dim."""
+def add_input_arguments(parser: argparse.ArgumentParser, *names: str) -> None:
+    """--input (also called `names`), --random-seed and --dim."""
+    parser.add_argument(
+        "--input", *names, action="append", default=[], metavar="NAME=VALUE",
+        help="a .npy or .npz file or JSON numbers; or just FILE.npz with an array for each input",
+    )  # fmt: skip
+    parser.add_argument("--random-seed", type=int, default=0, metavar="N", help="for inputs not given (default: 0)")
     parser.add_argument("--dim", type=dim, action="append", default=[], metavar="NAME=SIZE", help="a free dim's size")
 
 

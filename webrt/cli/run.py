@@ -33,17 +33,10 @@ _PROVIDERS = {"webgpu": WEBGPU, "cpu": CPU}
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """Adds the arguments of `webrt run`."""
     parser.add_argument("model", type=Path, metavar="MODEL|PLAN", help="an .onnx or a .webrt file")
-    parser.add_argument(
-        "--input", action="append", default=[], metavar="NAME=VALUE",
-        help="a .npy or .npz file or JSON numbers; or just FILE.npz with an array for each input",
-    )  # fmt: skip
-    parser.add_argument("--random-seed", type=int, default=0, metavar="N", help="for inputs not given (default: 0)")
+    options.add_input_arguments(parser)
     parser.add_argument("--output", type=Path, metavar="DIR|FILE.npz", help="write the outputs, one .npy each in DIR")
     parser.add_argument(
         "--provider", choices=options.PROVIDERS, action="append", default=[], help="in order of preference"
-    )
-    parser.add_argument(
-        "--dim", type=options.dim, action="append", default=[], metavar="NAME=SIZE", help="a free dim's size"
     )
     parser.add_argument("--strict", action="store_true", help="a node on the CPU is an error")
     parser.add_argument("--repeat", type=positive, default=1, metavar="N", help="run so many times (default: 1)")
