@@ -46,10 +46,8 @@ format: venv
 	$(BIN)/ruff check --fix .
 	$(BIN)/ruff format .
 
-# What fails runs once more, alone: devices, browsers and worker processes meet their time limits on a busy machine.
 test: lint
-	$(PYTEST) -m "not long" $(PYTEST_ARGS) || \
-		{ test $$? -eq 1 && $(PYTEST) -n 0 -m "not long" --last-failed --last-failed-no-failures none $(PYTEST_ARGS); }
+	$(PYTEST) -m "not long" $(PYTEST_ARGS)
 
 test-long: lint
 	$(PYTEST) $(PYTEST_ARGS)

@@ -96,7 +96,8 @@ def before_host_nodes(patch: pytest.MonkeyPatch, call: Callable[[], object]) -> 
     patch.setattr(PreparedNode, "run", hooked)
 
 
-SLOW_FEEDS = {"x": np.zeros(262144, np.float32)}
+SLOW_SIZE = 262144
+SLOW_FEEDS = {"x": np.zeros(SLOW_SIZE, np.float32)}
 _LOOP = """
   for (var k = 0u; k < 50000u; k += 1u) { spent = sin(spent + f32(k)); }
   if (spent == 7.0) { return; }
@@ -105,7 +106,7 @@ _LOOP = """
 
 def slow_plan(path: Path) -> None:
     """Writes a plan whose kernel runs for a second or more with SLOW_FEEDS: WGSL from a stranger may do so."""
-    plan = webrt.compile_model(model(HEAD + "(float[262144] x) => (float[262144] y) { y = Exp(x) }"))
+    plan = webrt.compile_model(model(HEAD + f"(float[{SLOW_SIZE}] x) => (float[{SLOW_SIZE}] y) {{ y = Exp(x) }}"))
     webrt.save_plan(replace(plan, kernels=tuple(_slow(k) for k in plan.kernels)), path)
 
 

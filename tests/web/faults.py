@@ -6,12 +6,14 @@ import re
 from pathlib import Path
 from typing import Any
 
-from tests.faults.models import CHAIN, SPLIT, plan_of, slow_plan
+from tests.faults.models import CHAIN, SLOW_SIZE, SPLIT, plan_of, slow_plan
 from tests.web.driver import Player
 from webrt.plan import save
 
 # Within a page: `webrt`, files of plans by name, and shortcuts. A call's error is told as [name, message].
-PRELUDE = """
+PRELUDE = (
+    f"const slowSize = {SLOW_SIZE};"
+    + """
   const webrt = await import("/web/player.js");
   const { loadPlan, openDevice } = webrt;
   const feeds = { x: { data: new Float32Array([0, 3, 1, -4, 1, 1, 1, 1]), dims: [2, 4] } };
@@ -21,6 +23,7 @@ PRELUDE = """
   const bytes = async (name) => (await fetch(base + name)).arrayBuffer();
   const [chain, split, slow] = ["chain", "split", "slow"].map((name) => `${base}${name}.webrt`);
 """
+)
 
 
 def write_plans(files: Path) -> None:

@@ -178,7 +178,7 @@ def test_work_that_does_not_end_is_given_up(player: Player, url: str) -> None:
     code = """
       const session = await loadPlan(slow, { autoRecover: true });
       const other = await loadPlan(chain, { autoRecover: true });
-      const x = { x: { data: new Float32Array(16384), dims: [16384] } };
+      const x = { x: { data: new Float32Array(slowSize), dims: [slowSize] } };
       const out = [await told(() => session.run(x, { timeout: 0.1 })), await y(other) === right];
       session.release();
       other.release();
