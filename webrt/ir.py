@@ -133,9 +133,11 @@ class Node:
         return default
 
     def const(self, index: int) -> np.ndarray[Any, Any]:
-        """The elements of input `index`; raises NotConstant."""
+        """The elements of input `index`, which are real numbers; raises NotConstant, and InvalidModel for others."""
         value = self.input(index)
         if value.const is not None:
+            if value.const.dtype.kind in "cOSU":
+                raise InvalidModel(f"the elements of {value.name!r} are {value.dtype}; real numbers are needed")
             return value.const
         if value.contents is not None and all(isinstance(d, int) for d in value.contents.flat):
             return value.contents.astype(np.int64)

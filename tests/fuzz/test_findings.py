@@ -114,6 +114,14 @@ REFUSED: dict[str, tuple[Callable[[], Any], str]] = {
     "80 subgraphs, one in the other": (lambda: nested(80), "nested|no ONNX model"),
     "a name that is no UTF-8": (lambda: text_model(CHAIN).replace(b"Softmax", b"Soft\xffax"), "no UTF-8"),
     "a Constant with two values": (two_values, "Constant|value_ints"),
+    "axes that are complex numbers": (
+        lambda: with_tensor(one("ReduceMin", "x", "w"), np.ones(1, np.complex64)),
+        "'w' are complex64; real numbers",
+    ),
+    "axes that are texts": (
+        lambda: with_tensor(one("ReduceMin", "x", "w"), np.array(["1"], object)),
+        "'w' are string; real numbers",
+    ),
     "a negative batch_dims": (lambda: with_tensor(one("GatherND", "x", "w", batch_dims=-3), [[0]]), "batch_dims"),
 }
 
