@@ -3,7 +3,9 @@
     python -m benchmarks.host_cost [--dispatches 500] [--repeat 50] [--native | --page]
 
 `fixed` and `each` are the two numbers of a straight line through the medians at an eighth of the dispatches and at all,
-in microseconds. Aims: 8 µs a dispatch natively on lavapipe and 3 in player.js, and 1 ms fixed.
+in microseconds. Natively also of the thread's CPU time, which other work on the machine does not change, and beside it
+those of the same dispatches recorded by wgpu-py's own methods, in turn. Aims: 8 µs a dispatch natively on lavapipe
+and 3 in player.js, and 1 ms fixed.
 """
 
 from __future__ import annotations
@@ -14,6 +16,7 @@ import shutil
 import statistics
 import tempfile
 import time
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -22,6 +25,7 @@ import numpy as np
 from webrt.cli import chromium
 from webrt.plan import Dispatch, Kernel, Plan, Slot, ValueInfo, save
 from webrt.resources import web_dir
+from webrt.runtime.encode import encode, through_wgpu_py
 from webrt.runtime.native import NativeDevice
 from webrt.runtime.session import Session
 
@@ -72,25 +76,42 @@ def plan_of(dispatches: int) -> Plan:
     return Plan([], (x,), (y,), {}, kernels, slots, (), steps, params_size=256)
 
 
-def native(plan: Plan, repeat: int) -> tuple[list[float], str]:
-    """Microseconds of each run, and the adapter."""
+def native(plan: Plan, repeat: int) -> tuple[dict[str, list[float]], str]:
+    """Microseconds of each run, by clock: "wall", "cpu" (of the thread that runs), and, in turn with these, "bare" and
+    "bare_cpu" of the same dispatches recorded and submitted by wgpu-py's own methods; and the adapter."""
     device = NativeDevice()
-    queue, done = device._device.queue, [0.0]
-    submit = queue.submit
+    queue, done, seen = device._device.queue, [0.0, 0.0], [((), ())]
+    times: dict[str, list[float]] = {"wall": [], "cpu": [], "bare": [], "bare_cpu": []}
+    submit_bare, submit = queue.submit, device.submit
 
     def noted(commands: Any) -> None:
-        submit(commands)
-        done[0] = time.perf_counter()
+        submit_bare(commands)
+        done[:] = time.perf_counter(), time.thread_time()
+
+    def kept(commands: Any, reads: Any, **options: Any) -> Any:
+        seen[0] = commands, reads
+        return submit(commands, reads, **options)
+
+    def timed(work: Callable[[], Any], wall: str, cpu: str) -> None:
+        begin = time.perf_counter(), time.thread_time()
+        work()
+        times[wall].append(1e6 * (done[0] - begin[0]))
+        times[cpu].append(1e6 * (done[1] - begin[1]))
+
+    def bare() -> None:
+        encoder = device._device.create_command_encoder()
+        encode(encoder, seen[0][0], through_wgpu_py)
+        queue.submit([encoder.finish()])
 
     queue.submit = noted
-    times = []
+    device.submit = kept  # type: ignore[method-assign, assignment]
     with Session(plan, device) as session:
         for _ in range(repeat):
-            begin = time.perf_counter()
-            session.run(None, {"x": np.zeros(4, np.float32)})
-            times.append(1e6 * (done[0] - begin))
+            timed(lambda: session.run(None, {"x": np.zeros(4, np.float32)}), "wall", "cpu")
+            timed(bare, "bare", "bare_cpu")
+            submit((), seen[0][1])  # waits
     name = device.target.name
-    queue.submit = submit
+    queue.submit = submit_bare
     device.close()
     return times, name
 
@@ -133,7 +154,9 @@ def main() -> None:
     if not args.page:
         made = {n: native(plan, args.repeat) for n, plan in plans.items()}
         adapter = next(name for _, name in made.values())
-        print(json.dumps({"where": "native", "adapter": adapter, **line({n: t for n, (t, _) in made.items()})}))
+        clocks = ("wall", "cpu", "bare", "bare_cpu")
+        lines = {clock: line({n: t[clock] for n, (t, _) in made.items()}) for clock in clocks}
+        print(json.dumps({"where": "native", "adapter": adapter, **lines}))
     if not args.native:
         print(json.dumps({"where": "player.js, Chromium, SwiftShader", **line(in_page(plans, args.repeat))}))
 

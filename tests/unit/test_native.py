@@ -8,12 +8,14 @@ import threading
 from collections.abc import Iterator
 
 import pytest
+from pytest import MonkeyPatch
 
 from tests.kernels.harness import device as shared_device
 from webrt.errors import DeviceError, DeviceLost, KernelError, NoAdapter, OutOfMemory, TargetError
 from webrt.plan import Kernel
 from webrt.runtime.adapter import describe
 from webrt.runtime.device import Launch, Layout, Range, Transfer
+from webrt.runtime.encode import recorder, through_wgpu_py
 from webrt.runtime.native import NativeDevice
 from webrt.runtime.staging import Staging
 from webrt.target import DEFAULT_LIMITS
@@ -51,6 +53,23 @@ def test_write_dispatch_copy_and_read_in_one_submit(device: NativeDevice) -> Non
     assert [bytes(g) for g in got] == [words(2, 3, 4, 5), words(3, 4), words(5)[:3], b""]
     assert device.counters.submits == submits + 1
     for buffer in (a, b, c):
+        device.free(buffer)
+
+
+@pytest.mark.parametrize("direct", [True, False])
+def test_either_way_to_record_dispatches(device: NativeDevice, monkeypatch: MonkeyPatch, direct: bool) -> None:
+    record = recorder(device._wgpu if direct else object())
+    assert (record is through_wgpu_py) is not direct
+    monkeypatch.setattr(device, "_record", record)
+    a, b = device.alloc(16, "a"), device.alloc(16, "b")
+    (pipeline,) = device.pipelines([(ADD_ONE, LAYOUT)])
+    there, back = (device.bind(pipeline, [Range(x, 0, 16), Range(y, 0, 16)]) for x, y in ((a, b), (b, a)))
+    launches = [Launch(pipeline, there, 1, 1, 1, 0), Launch(pipeline, back, 1, 1, 1, 1)]
+    assert bytes(device.submit(launches, [Range(a, 0, 16)])[0]) == words(2, 2, 2, 2)
+    with pytest.raises(DeviceError, match="a submit") as e:
+        device.submit([*launches, Launch(pipeline, there, 1 << 20, 1, 1, 7)])
+    assert e.value.step == 7
+    for buffer in (a, b):
         device.free(buffer)
 
 

@@ -34,6 +34,7 @@ from webrt.runtime.encode import (
     encode,
     encode_timed,
     handle_of,
+    recorder,
     resource_of,
 )
 from webrt.runtime.pipelines import Pipelines
@@ -79,6 +80,7 @@ class NativeDevice:
         self.lost = False
         self._lock = threading.RLock()
         self._pipelines = Pipelines(self._device, wgpu.ShaderStage.COMPUTE, self._errors)
+        self._record = recorder(wgpu)
         self._staging = Staging(self._alloc_staging, self.free, self.target.limit("maxBufferSize"))
         self._unsubmitted = 0
         self._flights = 0
@@ -190,7 +192,7 @@ class NativeDevice:
                 if isinstance(stamps, Stamps):
                     encode_timed(encoder, commands, stamps)
                 else:
-                    encode(encoder, commands)
+                    encode(encoder, commands, self._record)
                 offset = 0
                 for r in reads if staging else ():
                     if r.nbytes:
@@ -218,7 +220,7 @@ class NativeDevice:
         for command in commands:
             try:
                 encoder = self._device.create_command_encoder()
-                encode(encoder, [command])
+                encode(encoder, [command], self._record)
                 encoder.finish()
             except (self._wgpu.GPUError, RuntimeError, DeviceError):
                 return command.step
