@@ -67,6 +67,22 @@ def textured_plan(loader: str, dtype: str = "float32", constant: Sequence[float]
     )  # fmt: skip
 
 
+def refused_plan(then: Sequence[int], late: bool = False) -> P.Plan:
+    """The plan whose y comes from a kernel that no device takes, and then from kernels of these numbers: 1 reads t and
+    c through textures, 2 in buffers. `late`: the kernel is for an n of 5 only."""
+    plan = textured_plan("sampled")
+    good = plan.kernels[1]
+    kernel = replace(good, name="wrong", wgsl=good.wgsl.replace("load_c(i % 4u)", "nowhere"), hash="wrong")
+    last = [(k, (1,), 1, 1) for k in then]
+    when = ((9,), *[1] * len(then)) if late else ()
+    step = replace(plan.steps[1], alternatives=((len(plan.kernels), (1,), 1, 1), *last), when=when)
+    placed = P.PlacedNode("sum", "Add", "webgpu", "kernel")
+    return replace(
+        plan, kernels=(*plan.kernels, kernel), placement=(placed,),
+        steps=(plan.steps[0], replace(step, node=0), *plan.steps[2:]),
+    )  # fmt: skip
+
+
 def expected(x: np.ndarray, constant: Sequence[float] = (1.0, 2.0, 3.0, 4.0)) -> tuple[np.ndarray, np.ndarray]:
     """(y, z) of the plan."""
     c = np.resize(np.asarray(constant, np.float32), x.size)

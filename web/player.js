@@ -53,6 +53,7 @@ export async function loadPlan(file, options = {}) {
     if (!device) ({ device, leave } = await shareDevice());
     session = new Session(plan, device, { host, leave, origin, autoRecover, shared: device !== options.device });
     await session.load(source, onProgress);
+    origin.loaded();
     return session;
   } catch (e) {
     source.cancel();
@@ -129,7 +130,25 @@ export class Session {
     const results = await Promise.allSettled(work);
     const first = results.find((r) => r.status === "rejected");
     if (first) throw await this.gpu.named(first.reason);
+    await this.loadMissing();
     await this.gpu.settle();
+  }
+
+  /** Reads the plan's file once more where alternatives that took a refused kernel's place want other constants. */
+  async loadMissing() {
+    const constants = this.scope.constants();
+    if (this.scope.memory.holds(constants)) return;
+    if (!this.#origin.canRepeat) {
+      throw new PlanError("a kernel was refused, and another needs constants that were not kept; load the plan from a URL "
+        + "or a Blob, or with autoRecover");
+    }
+    const source = await this.#origin.again();
+    try {
+      await this.#skipPlan(source);
+      await this.scope.memory.load(source, { ...constants, kept: new Set(), sums: this.#sums }, () => {});
+    } finally {
+      source.cancel();
+    }
   }
 
   /**
@@ -217,13 +236,18 @@ export class Session {
     if (!await this.gpu.isLost()) return;
     const source = await this.#origin.again(file);
     try {
-      const { digest } = await readPlan(source);
-      if (digest !== this.plan.digest) throw new PlanError("the plan's file was changed since it was opened; load it anew");
+      await this.#skipPlan(source);
       await this.#move(device ? { device, leave: () => {} } : await this.#another(), source);
     } catch (e) {
       source.cancel();
       throw e;
     }
+  }
+
+  /** Reads a source up to the constants. Raises PlanError where its plan is another than this session's. */
+  async #skipPlan(source) {
+    const { digest } = await readPlan(source);
+    if (digest !== this.plan.digest) throw new PlanError("the plan's file was changed since it was opened; load it anew");
   }
 
   async #another() {

@@ -134,10 +134,12 @@ class TargetError(WebrtError):
 class KernelError(WebrtError):
     """A device refused WGSL; the text carries a numbered excerpt, the kernel and the node.
 
-    `kernel` is the hash of the plan's kernel that was refused, "" where none was.
+    `kernel` is the hash of the plan's kernel that was refused, "" where none was; `said` what is wrong with it, in one
+    line.
     """
 
     kernel: str = ""
+    said: str = ""
 
 
 class InputError(WebrtError):

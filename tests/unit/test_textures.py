@@ -103,10 +103,11 @@ def test_a_constant_that_is_only_read_through_textures_has_no_buffer() -> None:
     from webrt.runtime.resolve import Resolver
 
     found = Resolver(plan, small)
-    assert found.constants == {0}
-    assert {c.place for c in found.contents} == {("c", 0)}
+    in_buffers, in_textures = found.constants()
+    assert in_buffers == {0}
+    assert {c.place for c in in_textures} == {("c", 0)}
     only = Resolver(type(plan)(**{**plan.__dict__, "steps": (*plan.steps[:1], *plan.steps[2:])}), small)
-    assert only.constants == set()
+    assert only.constants()[0] == set()
 
 
 def test_textures_beyond_the_device_leave_it_to_the_next_alternative() -> None:

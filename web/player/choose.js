@@ -9,10 +9,24 @@ export class Choices {
   #found = new Map();
   #unknown;
 
-  constructor(plan, target, name) {
-    Object.assign(this, { plan, target, name });
+  /** `name` is a step for people; `refused` the kernels that the device's compiler refused, with what it said. */
+  constructor(plan, target, name, refused = new Map()) {
+    Object.assign(this, { plan, target, name, refused });
     this.#unknown = plan.dims.map(() => null);
     plan.steps.forEach((s, i) => s.kind === "dispatch" && this.#found.set(i, this.#candidates(s)));
+  }
+
+  /** More kernels were refused. The first step that has no alternative left, or null. */
+  refresh() {
+    for (const i of this.#found.keys()) {
+      try {
+        this.#found.set(i, this.#candidates(this.plan.steps[i]));
+      } catch (e) {
+        if (!(e instanceof TargetError)) throw e;
+        return i;
+      }
+    }
+    return null;
   }
 
   /** The kernel of a dispatch, unless sizes decide for another; undefined for other steps. */
@@ -27,8 +41,9 @@ export class Choices {
       const applies = this.#applies(step, i, values);
       if (applies !== false) return applies && step.alternatives[i];
     }
+    const said = step.alternatives.map(([k]) => this.refused.get(k)).filter((text) => text).map((text) => `; ${text}`);
     throw new TargetError(
-      `no alternative of ${this.name(step)} runs at these sizes on the device '${this.target.name}'`,
+      `no alternative of ${this.name(step)} runs at these sizes on the device '${this.target.name}'${said.join("")}`,
     );
   }
 
@@ -65,7 +80,7 @@ export class Choices {
     const found = [];
     const reasons = [];
     for (const [i, [kernel]] of step.alternatives.entries()) {
-      const reason = lacks(this.target, this.plan.kernels[kernel].requires);
+      const reason = this.refused.get(kernel) ?? lacks(this.target, this.plan.kernels[kernel].requires);
       const applies = reason ? null : this.#applies(step, i, this.#unknown);
       if (reason) reasons.push(reason);
       else if (applies !== false) found.push(i);

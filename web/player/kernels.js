@@ -17,7 +17,7 @@ const pipelinesOf = new WeakMap();
 
 /**
  * A pipeline { handle, layout, first } with an explicit layout, for a Gpu; equal texts share one per device. `where` is
- * the node and operator for a KernelError.
+ * the node and operator for a KernelError, whose `said` is what is wrong in one line.
  */
 export async function pipelineOf(gpu, kernel, where) {
   if (!pipelinesOf.has(gpu.device)) pipelinesOf.set(gpu.device, new Map());
@@ -31,7 +31,7 @@ export async function pipelineOf(gpu, kernel, where) {
   try {
     return await made.get(code);
   } catch (e) {
-    throw e instanceof Refused ? new KernelError(e.message, where) : e;
+    throw e instanceof Refused ? Object.assign(new KernelError(e.message, where), { said: e.said }) : e;
   }
 }
 
@@ -68,6 +68,7 @@ class Refused extends Error {
     const errors = messages.filter((m) => m.type === "error");
     const said = errors.map((m) => `${m.lineNum}:${m.linePos} ${m.message}`).join("\n") || text;
     super(`the device refused the kernel '${name}':\n${said}\n${excerpt(code, errors[0]?.lineNum ?? 1)}`);
+    [this.said] = said.split("\n");
   }
 }
 

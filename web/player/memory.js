@@ -49,9 +49,8 @@ export class Memory {
   }
 
   /**
-   * Puts constants on the device while they arrive: those in `wanted` in buffers, `contents` in textures; those in
-   * `kept` stay on the host as well. Returns these, and the
-   * checksums of all. Raises PlanError where they are not those of the file, or of `sums`, an earlier load's.
+   * Puts constants on the device while they arrive, as far as they are not there: those in `wanted` in buffers,
+   * `contents` in textures; those in `kept` stay on the host as well. Returns these, and the checksums of all. Raises PlanError where they are not those of the file, or of `sums`, an earlier load's.
    */
   async load(source, { wanted, contents, kept, sums = null }, onProgress) {
     const { constants, version } = this.plan;
@@ -59,13 +58,15 @@ export class Memory {
     const total = constants.reduce((end, c) => c.offset + c.nbytes, 0);
     const host = new Map();
     const found = new Uint32Array(constants.length);
-    this.#pack(wanted);
-    const textures = this.#makeTextures(contents);
+    const arenas = this.#arenas.length;
+    this.#pack([...wanted].filter((c) => !this.has(c)));
+    const added = new Set(this.#arenas.slice(arenas));
+    const textures = this.#makeTextures(contents.filter((c) => !this.texture(c)));
     for (const [index, c] of constants.entries()) {
       const summed = (part) => { found[index] = crc32(part, found[index]); };
       await source.each(start + c.offset - source.position, summed);
       const sinks = [];
-      if (this.#constants.has(index)) sinks.push(this.#uploader(this.#constants.get(index)));
+      if (added.has(this.#constants.get(index)?.buffer)) sinks.push(this.#uploader(this.#constants.get(index)));
       sinks.push(...textures.filter(({ place }) => place[1] === index).map(({ sink }) => sink()));
       if (kept.has(index)) {
         host.set(index, new Uint8Array(c.nbytes));
@@ -118,6 +119,11 @@ export class Memory {
   /** Whether a slot has a buffer that is not its own. */
   isLent(slot) {
     return this.#external.has(slot);
+  }
+
+  /** Whether `load` would find all of these on the device. */
+  holds({ wanted, contents }) {
+    return [...wanted].every((c) => this.has(c)) && contents.every((c) => this.texture(c));
   }
 
   /** Whether a constant is in a buffer. */

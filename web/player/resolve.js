@@ -36,11 +36,12 @@ function lowered(plan, target) {
 
 /** A plan on a target: the kernel of each dispatch, segments of steps, all numbers at given sizes. */
 export class Resolver {
-  constructor(plan, target) {
+  /** `refused` are the kernels that the device's compiler refused, with what it said. */
+  constructor(plan, target, refused) {
     this.plan = plan;
     this.target = lowered(plan, target);
     this.#checkTarget(target);
-    this.choices = new Choices(plan, this.target, (s) => this.name(s));
+    this.choices = new Choices(plan, this.target, (s) => this.name(s), refused);
     const dispatches = plan.steps.filter((s) => s.kind === "dispatch");
     const whole = dispatches.flatMap((s) => s.bindings).filter(([[kind], , , size]) => kind === "s" && !size);
     this.bound = new Set(whole.map(([[, index]]) => index)); // slots that kernels bind whole

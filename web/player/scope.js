@@ -1,5 +1,6 @@
 /** A plan or a sub-plan on a device: what stays from run to run. The twin of webrt/runtime/scope.py. */
 
+import { KernelError } from "./common.js";
 import { pipelineOf } from "./kernels.js";
 import { Memory } from "./memory.js";
 import { Resolver, placesOf } from "./resolve.js";
@@ -17,7 +18,9 @@ export class Scope {
   constructor(session, plan, around = null, first = 0) {
     this.session = session;
     this.plan = plan;
-    this.resolver = new Resolver(plan, session.gpu.target);
+    this.root = around?.root ?? this;
+    this.refused = around?.refused ?? new Map();
+    this.resolver = new Resolver(plan, session.gpu.target, this.refused);
     this.memory = new Memory(plan, session.gpu, this.resolver, around?.memory ?? null);
     this.#pipelines = around ? around.#pipelines : new Map();
     this.lendable = lendable(plan);
@@ -50,7 +53,10 @@ export class Scope {
   async frame(key, values) {
     if (!this.#frames.has(key)) {
       const frame = this.resolver.frame(values);
-      await this.#makePipelines(frame.steps.map((ready, i) => [this, i, ready?.kernel]));
+      if (await this.#makePipelines(() => frame.steps.map((ready, i) => [this, i, ready?.kernel]))) {
+        await this.session.loadMissing();
+        return this.frame(key, values);
+      }
       if (this.#frames.size >= MAX_FRAMES) this.#frames.delete(this.#frames.keys().next().value);
       this.#frames.set(key, frame);
     }
@@ -73,7 +79,7 @@ export class Scope {
   /** Makes the first pipelines of all scopes. */
   makePipelines(onProgress) {
     const steps = (scope) => scope.plan.steps.map((_, i) => [scope, i, scope.resolver.choices.first(i)]);
-    return this.#makePipelines(this.every().flatMap(steps), onProgress);
+    return this.#makePipelines(() => this.every().flatMap(steps), onProgress);
   }
 
   /** The constants of all scopes: `wanted` in buffers, `contents` in textures, `kept` on the host as well. */
@@ -112,20 +118,52 @@ export class Scope {
     });
   }
 
-  /** The pipelines of [scope, step, kernel or none], as far as there is none yet. */
-  async #makePipelines(kernels, onProgress = () => {}) {
-    const missing = new Map();
-    for (const [scope, i, kernel] of kernels) {
-      if (kernel === undefined || this.#pipelines.has(kernel) || missing.has(kernel)) continue;
-      const where = scope.resolver.where(scope.plan.steps[i]);
-      missing.set(kernel, pipelineOf(this.session.gpu, this.plan.kernels[kernel], where));
+  /**
+   * The pipelines of [scope, step, kernel or none], as far as there is none yet. Whether one was refused, and left its
+   * place to the next alternative: what follows from the choice of alternatives is another then. Raises KernelError
+   * where no alternative is left.
+   */
+  async #makePipelines(wanted, onProgress = () => {}) {
+    for (let refused = false; ; refused = true) {
+      const missing = new Map();
+      for (const [scope, i, kernel] of wanted()) {
+        if (kernel === undefined || this.refused.has(kernel) || this.#pipelines.has(kernel)) continue;
+        if (!missing.has(kernel)) missing.set(kernel, [scope, scope.plan.steps[i]]);
+      }
+      const failures = await this.#makeAll(missing, onProgress);
+      if (!failures.length) return refused;
+      failures.forEach(([kernel, error]) => this.#refuse(kernel, error, ...missing.get(kernel)));
     }
+  }
+
+  /** Makes pipelines; [kernel, KernelError] of those that were refused. */
+  async #makeAll(missing, onProgress) {
+    const failures = [];
     let done = 0;
-    await Promise.all([...missing].map(async ([kernel, made]) => {
-      this.#pipelines.set(kernel, await made);
+    await Promise.all([...missing].map(async ([kernel, [scope, step]]) => {
+      try {
+        this.#pipelines.set(kernel, await pipelineOf(this.session.gpu, this.plan.kernels[kernel], scope.resolver.where(step)));
+      } catch (e) {
+        if (!(e instanceof KernelError)) throw e;
+        failures.push([kernel, e]);
+      }
       done += 1;
       onProgress("pipelines", done, missing.size);
     }));
+    return failures;
+  }
+
+  /** Leaves a kernel to the alternatives of the dispatches that want it, as `step`. Raises the error where one has none. */
+  #refuse(kernel, error, scope, step) {
+    const { name } = this.plan.kernels[kernel];
+    const where = scope.resolver.name(step);
+    console.warn(`webrt: the kernel '${name}' of ${where} is left out: the device refused it: ${error.said}`);
+    this.refused.set(kernel, `the kernel '${name}' was refused`);
+    for (const other of this.root.every()) {
+      const left = other.resolver.choices.refresh();
+      if (left === null) continue;
+      throw new KernelError(error.what, other.resolver.where(other.plan.steps[left]));
+    }
   }
 }
 

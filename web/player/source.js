@@ -80,16 +80,28 @@ export class Source {
   }
 }
 
-/** Where a plan came from, to read it and to read it again. Bytes are kept for that only where `keep` is true. */
+/** Where a plan came from, to read it and to read it again. Bytes are kept beyond `loaded` only where `keep` is true. */
 export class Origin {
   #file;
   #fetcher;
+  #keep;
 
   constructor(file, fetcher, keep) {
-    const again = isText(file) || file instanceof URL || file instanceof Blob;
-    this.#file = again || keep ? file : null;
+    this.#file = file;
     this.#fetcher = fetcher;
+    this.#keep = keep || isText(file) || file instanceof URL || file instanceof Blob;
     this.opened = Source.open(file, fetcher);
+  }
+
+  /** The plan is loaded. */
+  loaded() {
+    if (!this.#keep) this.#file = null;
+  }
+
+  /** Whether the file that was given can be read again. */
+  get canRepeat() {
+    const isStream = this.#file instanceof ReadableStream || this.#file instanceof Response;
+    return this.#file !== null && !isStream;
   }
 
   /** The source once more, from `file` where that is given. Raises PlanError where there is none. */

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 
 from webrt.dims import resolve
 from webrt.errors import TargetError
@@ -15,11 +15,23 @@ from webrt.validate import KernelLayout, kernel_layout
 class Choices:
     """The kernels that a plan's dispatches may run on a target. Raises TargetError where one has none."""
 
-    def __init__(self, plan: Plan, target: Target, name: Callable[[Dispatch], str]) -> None:
-        """`name` is a step for people."""
+    def __init__(
+        self, plan: Plan, target: Target, name: Callable[[Dispatch], str], refused: Mapping[int, str] | None = None
+    ) -> None:
+        """`name` is a step for people; `refused` the kernels that the device's compiler refused, with what it said."""
         self._plan, self._target, self._name = plan, target, name
+        self._refused = {} if refused is None else refused
         self._unknown: list[int | None] = [None] * len(plan.dims)
         self._found = {i: self._candidates(s) for i, s in enumerate(plan.steps) if isinstance(s, Dispatch)}
+
+    def refresh(self) -> int | None:
+        """More kernels were refused. The first step that has no alternative left."""
+        for i in self._found:
+            try:
+                self._found[i] = self._candidates(self._dispatch(i))
+            except TargetError:
+                return i
+        return None
 
     def first(self, step: int) -> int:
         """The kernel of a dispatch, unless sizes decide for another."""
@@ -32,7 +44,8 @@ class Choices:
             if applies is not False:
                 return i if applies else None
         name = self._name(self._dispatch(step))
-        raise TargetError(f"no alternative of {name} runs at these sizes on the device {self._target.name!r}")
+        said = "".join(f"; {self._refused[k]}" for k, *_ in self._dispatch(step).alternatives if k in self._refused)
+        raise TargetError(f"no alternative of {name} runs at these sizes on the device {self._target.name!r}{said}")
 
     def layout(self, kernel: int) -> KernelLayout:
         """What a kernel binds."""
@@ -66,7 +79,7 @@ class Choices:
         """The alternatives that may be taken, in order, up to one that runs at all sizes."""
         found, reasons = [], []
         for i, (kernel, *_) in enumerate(step.alternatives):
-            reason = self._target.meets(self._plan.kernels[kernel].requires)
+            reason = self._refused.get(kernel) or self._target.meets(self._plan.kernels[kernel].requires)
             applies = None if reason else self._applies(step, i, self._unknown)
             if reason:
                 reasons.append(reason)

@@ -45,14 +45,18 @@ class Memory:
         self.params: Buffer | None = None
         self._params_now = b""
         try:
-            self._upload(sorted(set(constants)))
-            self._upload_textures(sorted(set(contents)))
+            self.add(constants, contents)
             if plan.params_size:
                 self.params = device.alloc(plan.params_size, "parameters", uniform=True)
                 self._params_now = bytes(self.params.nbytes)
         except BaseException:
             self.close()
             raise
+
+    def add(self, constants: Iterable[int], contents: Iterable[Content]) -> None:
+        """Uploads those that are not on the device yet."""
+        self._upload(sorted(set(constants) - self._constants.keys()))
+        self._upload_textures(sorted(set(contents) - self._textures.keys()))
 
     def ensure(self, sizes: Sequence[int | None], skip: Collection[int] = ()) -> None:
         """Slots of at least these sizes; one that grows does so by half again, and to LEAST_GROWN at least. Those in

@@ -158,10 +158,7 @@ class NativeDevice:
         return self.submit((), ranges)
 
     def pipelines(self, wanted: Sequence[tuple[Kernel, Layout]]) -> list[Pipeline]:
-        found, made = self._pipelines.get(wanted)
-        with self._lock:
-            self.counters.pipelines += made
-        return list(found)
+        return list(self._pipelines.get(wanted, self._count_pipelines))
 
     def bind(self, pipeline: Pipeline, resources: Sequence[Resource]) -> BindGroup:
         entries = [{"binding": i, "resource": resource_of(r)} for i, r in enumerate(resources, pipeline.first)]
@@ -267,6 +264,10 @@ class NativeDevice:
             self.counters.buffers += buffers
             self.counters.created += max(buffers, 0)
             self.counters.bytes += nbytes
+
+    def _count_pipelines(self, made: int) -> None:
+        with self._lock:
+            self.counters.pipelines += made
 
     def _alloc_staging(self, nbytes: int) -> NativeBuffer:
         usage = self._wgpu.BufferUsage

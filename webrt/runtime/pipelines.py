@@ -48,8 +48,9 @@ class Pipelines:
         self._lock = threading.Lock()
         self._kept: dict[tuple[str, Layout], NativePipeline] = {}
 
-    def get(self, wanted: Sequence[tuple[Kernel, Layout]]) -> tuple[list[NativePipeline], int]:
-        """One pipeline for each kernel, and how many were made for that. Raises KernelError."""
+    def get(self, wanted: Sequence[tuple[Kernel, Layout]], made: Callable[[int], None]) -> list[NativePipeline]:
+        """One pipeline for each kernel; `made` is told how many were made for that. Raises KernelError, after which the
+        others are kept."""
         keys = [(wgsl.dialect(k, tint=False), layout) for k, layout in wanted]
         with self._lock:
             missing = {key: k for key, (k, _) in zip(keys, wanted) if key not in self._kept}
@@ -57,9 +58,15 @@ class Pipelines:
                 with self._guard("pipelines"):
                     groups = {layout: self._group(layout) for layout in {layout for _, layout in missing}}
                 with ThreadPoolExecutor(min(len(missing), os.cpu_count() or 1)) as pool:
-                    jobs = [pool.submit(self._make, k, text, groups[lay], lay) for (text, lay), k in missing.items()]
-                self._kept.update(zip(missing, [job.result() for job in jobs]))
-            return [self._kept[key] for key in keys], len(missing)
+                    jobs = {
+                        key: pool.submit(self._make, k, key[0], groups[key[1]], key[1]) for key, k in missing.items()
+                    }
+                done = {key: job.result() for key, job in jobs.items() if job.exception() is None}
+                self._kept.update(done)
+                made(len(done))
+                for job in jobs.values():
+                    job.result()
+            return [self._kept[key] for key in keys]
 
     def clear(self) -> None:
         """Forgets all."""
@@ -92,5 +99,11 @@ def _refused(kernel: Kernel, text: str, message: str) -> KernelError:
     found = re.search(r"wgsl:(\d+)", message)
     numbered = wgsl.excerpt(text, int(found[1]) if found else 1)
     error = KernelError(f"the device refused the kernel {kernel.name!r}:\n{message.strip()}\n{numbered}")
-    error.kernel = kernel.hash
+    error.kernel, error.said = kernel.hash, _first(message)
     return error
+
+
+def _first(message: str) -> str:
+    """The line of wgpu's message that says what is wrong: it follows where in wgpu that was found."""
+    lines = [line.strip() for line in message.splitlines() if line.strip()]
+    return next((line for line in lines if "error" in line and "Validation Error" not in line), lines[-1])

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import struct
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import NamedTuple
 
@@ -77,19 +77,13 @@ class Resolver:
     """A plan on a device's target. Raises TargetError where the target does not meet it (both numbers are named).
 
     `target` has lower limits than the device where the plan was made for less than WebGPU guarantees. `bound` are the
-    slots that kernels bind whole, `constants` those that steps read in buffers, `contents` what is read of constants
-    through textures. `draws`: whether each run needs a random word."""
+    slots that kernels bind whole. `draws`: whether each run needs a random word. `refused` are the kernels that the
+    device's compiler refused, with what it said."""
 
-    def __init__(self, plan: Plan, target: Target) -> None:
+    def __init__(self, plan: Plan, target: Target, refused: Mapping[int, str] | None = None) -> None:
         self.plan, self.target = plan, _lowered(plan, target)
         _check_target(plan, target)
-        self.choices = Choices(plan, self.target, self._name)
-        self.constants, self.contents = self.choices.constants()
-        others = [s for s in plan.steps if not isinstance(s, Dispatch)]
-        self.constants |= {index for s in others for (kind, index), _ in places(s) if kind == "c"}
-        for control in (s for s in plan.steps if isinstance(s, (Branch, Loop))):
-            moved = [plan.values[n] for n in copied(control)] + [v for b in control.bodies for v in b.outputs]
-            self.constants |= {v.constant for v in moved if v.constant is not None}
+        self.choices = Choices(plan, self.target, self._name, refused)
         self.segments = segments(plan)
         self.draws = ["var", DRAWN] in plan.dims
         dispatches = [s for s in plan.steps if isinstance(s, Dispatch)]
@@ -98,6 +92,16 @@ class Resolver:
             self._check_constants(step)
         for i, slot in enumerate(plan.slots):
             self._slot(i, slot.size if isinstance(slot.size, int) else None)
+
+    def constants(self) -> tuple[set[int], set[Content]]:
+        """The constants that steps read in buffers, and what is read of constants through textures."""
+        plan, (in_buffers, in_textures) = self.plan, self.choices.constants()
+        others = [s for s in plan.steps if not isinstance(s, Dispatch)]
+        in_buffers |= {index for s in others for (kind, index), _ in places(s) if kind == "c"}
+        for control in (s for s in plan.steps if isinstance(s, (Branch, Loop))):
+            moved = [plan.values[n] for n in copied(control)] + [v for b in control.bodies for v in b.outputs]
+            in_buffers |= {v.constant for v in moved if v.constant is not None}
+        return in_buffers, in_textures
 
     def layout_of(self, kernel: int) -> Layout:
         """A kernel's bind group layout."""

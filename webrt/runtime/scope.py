@@ -4,8 +4,10 @@ from __future__ import annotations
 
 import base64
 import contextlib
-from collections.abc import Iterable, Iterator, Sequence
+import logging
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
+from typing import TypeAlias
 
 from webrt.errors import KernelError, PlacementError
 from webrt.plan import Copy, Dispatch, HostStep, Plan, Step
@@ -14,12 +16,19 @@ from webrt.runtime.memory import Memory
 from webrt.runtime.resolve import Frame, Resolver, node_name, places
 from webrt.runtime.sizes import Key
 from webrt.runtime.staging import Staging
+from webrt.runtime.textures import Content
 from webrt.subplans import Branch, Loop
 
 MAX_FRAMES = 8
 MAX_GROUPS_PER_STEP = 4
+Wanted: TypeAlias = "Iterable[tuple[Scope, int, int]]"
+"""Kernels that are needed: (scope, step, kernel)."""
+
 SMALLEST_OUTPUT = 1 << 16
 """Bytes of a buffer for an output that stays on the device."""
+
+
+logger = logging.getLogger("webrt")
 
 
 class Scope:
@@ -34,7 +43,9 @@ class Scope:
         if around is None:
             refuse_host_steps(plan, host)
         self._pipelines: dict[int, Pipeline] = {} if around is None else around._pipelines
-        self.resolver = Resolver(plan, device.target)
+        self._root: Scope = self if around is None else around._root
+        self._refused: dict[int, str] = {} if around is None else around._refused
+        self.resolver = Resolver(plan, device.target, self._refused)
         self.handles = prepare_host(plan.steps, host)
         self.evaluated: dict[Key, list[int | None]] = {}
         self.replaceable = _replaceable(plan)
@@ -57,28 +68,34 @@ class Scope:
 
     def open(self) -> None:
         """Uploads the constants of all scopes while their first pipelines are made. Where both fail, the pipelines'
-        error is raised."""
+        error is raised. Kernels that are refused leave their place to others, whose constants follow."""
         every = list(self._every())
-        kernels = [
-            (scope, i, scope.resolver.choices.first(i))
-            for scope in every
-            for i, s in enumerate(scope.plan.steps)
-            if isinstance(s, Dispatch)
-        ]
+        wanted = self._constants()
         with contextlib.ExitStack() as stack:
-            if kernels:
+            if any(isinstance(s, Dispatch) for scope in every for s in scope.plan.steps):
                 worker = stack.enter_context(ThreadPoolExecutor(1, "webrt-pipelines"))
-                stack.callback(worker.submit(self._make_pipelines, kernels).result)
-            self._load(every)
+                stack.callback(worker.submit(self._make_pipelines, self._first_kernels).result)
+            self._load(every, *wanted)
             try:
                 stack.pop_all().close()
+                if self._refused:
+                    self.memory.add(*self._constants())
             except BaseException:
                 self.close()
                 raise
 
-    def _load(self, every: Sequence[Scope]) -> None:
-        constants = set[int]().union(*(s.resolver.constants for s in every))
-        contents = {c for s in every for c in s.resolver.contents}
+    def _first_kernels(self) -> Wanted:
+        for scope in self._every():
+            for i, step in enumerate(scope.plan.steps):
+                if isinstance(step, Dispatch):
+                    yield scope, i, scope.resolver.choices.first(i)
+
+    def _constants(self) -> tuple[set[int], set[Content]]:
+        """The constants of all scopes in buffers, and what is read of them through textures."""
+        found = [s.resolver.constants() for s in self._every()]
+        return set[int]().union(*(c for c, _ in found)), set[Content]().union(*(t for _, t in found))
+
+    def _load(self, every: Sequence[Scope], constants: set[int], contents: set[Content]) -> None:
         own = self.resolver
         for index in set(range(len(self.plan.constants))) - constants - {c.place[1] for c in contents}:
             self.plan.constant_bytes(index)  # a file that is damaged there is refused now, not at some run
@@ -95,13 +112,16 @@ class Scope:
         """All numbers of the plan at these sizes; kept for the last few."""
         if key not in self._frames:
             made = self.resolver.frame(key, values)
-            self._make_pipelines(
-                (self, i, r.kernel) for i, r in enumerate(made.steps) if r is not None and r.kernel >= 0
-            )
+            if self._make_pipelines(lambda: self._kernels_of(made)):
+                self._root.memory.add(*self._root._constants())
+                return self.frame(key, values)
             while len(self._frames) >= MAX_FRAMES:
                 del self._frames[next(iter(self._frames))]
             self._frames[key] = made
         return self._frames[key]
+
+    def _kernels_of(self, frame: Frame) -> Wanted:
+        return ((self, i, r.kernel) for i, r in enumerate(frame.steps) if r is not None and r.kernel >= 0)
 
     def group(self, step: int, kernel: int, resources: tuple[Resource, ...]) -> tuple[Pipeline, BindGroup]:
         """The pipeline of a dispatch's kernel, and its bind group over these resources, which is kept."""
@@ -130,22 +150,39 @@ class Scope:
             for scope in inner:
                 yield from scope._every()
 
-    def _make_pipelines(self, kernels: Iterable[tuple[Scope, int, int]]) -> None:
-        """The pipelines of these kernels (scope, step, kernel), as far as there is none yet."""
-        wanted = list(kernels)
-        missing = {k: scope for scope, _, k in wanted if k not in self._pipelines}
-        if not missing:
-            return
-        asked = [(self.plan.kernels[k], scope.resolver.layout_of(k)) for k, scope in missing.items()]
-        try:
-            self._pipelines.update(zip(missing, self.device.pipelines(asked)))
-        except KernelError as e:
-            for scope, i, k in wanted:
-                if e.kernel and self.plan.kernels[k].hash == e.kernel:
-                    node = scope.plan.steps[i].node
-                    placed = self.plan.placement[node] if 0 <= node < len(self.plan.placement) else None
-                    raise (e.at(node=placed.node, op=placed.op) if placed else e) from None
-            raise
+    def _make_pipelines(self, wanted: Callable[[], Wanted]) -> bool:
+        """The pipelines of these kernels, as far as there is none yet. Whether one was refused, and left its place to
+        the next alternative: what follows from the choice of alternatives is another then.
+
+        Raises KernelError where no alternative is left."""
+        refused = False
+        while True:
+            every = [w for w in wanted() if w[2] not in self._refused]
+            missing = {k: scope for scope, _, k in every if k not in self._pipelines}
+            asked = [(self.plan.kernels[k], scope.resolver.layout_of(k)) for k, scope in missing.items()]
+            try:
+                self._pipelines.update(zip(missing, self.device.pipelines(asked) if asked else []))
+                return refused
+            except KernelError as e:
+                self._refuse(e, every)
+                refused = True
+
+    def _refuse(self, error: KernelError, wanted: Wanted) -> None:
+        """Leaves a kernel to the alternatives of the dispatches that want it. Raises the error where one has none."""
+        found = [(scope, i, k) for scope, i, k in wanted if error.kernel == self.plan.kernels[k].hash]
+        if not found:
+            raise error
+        for scope, i, kernel in found:
+            if kernel not in self._refused:
+                name, where = self.plan.kernels[kernel].name, node_name(scope.plan, scope.plan.steps[i])
+                logger.warning("the kernel %r of %s is left out: the device refused it: %s", name, where, error.said)
+            self._refused[kernel] = f"the kernel {self.plan.kernels[kernel].name!r} was refused"
+        for scope in self._root._every():
+            step = scope.resolver.choices.refresh()
+            if step is not None:
+                node = scope.plan.steps[step].node
+                placed = self.plan.placement[node] if 0 <= node < len(self.plan.placement) else None
+                raise (error.at(node=placed.node, op=placed.op) if placed else error) from None
 
 
 def refuse_host_steps(plan: Plan, host: HostProvider | None) -> None:
