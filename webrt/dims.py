@@ -17,7 +17,7 @@ from __future__ import annotations
 
 import math
 import struct
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property, lru_cache
 from typing import Any, TypeAlias, Union
@@ -27,6 +27,14 @@ from webrt.errors import PlanError, ShapeError
 
 LIMIT = 2**53
 MAX_PROGRAM = 200_000
+MAX_LETTERS = 1 << 14
+"""Of an expression that is written out: what goes through it as a tree is bounded by that, however much it shares."""
+MAX_LEVELS = 128
+MAX_TERMS = 1024
+MAX_DEGREE = 256
+MAX_INT = 1 << 128
+MAX_TEXT = 80
+"""Letters of a size in a message."""
 
 DimRef: TypeAlias = int | tuple[int]
 """A size in a plan: a literal, or `(k,)`, the result of instruction k of the plan's program."""
@@ -43,6 +51,12 @@ class Atom:
     def key(self) -> str:
         """What products are sorted by."""
         return _atom_text(self)
+
+    @cached_property
+    def levels(self) -> int:
+        """How deep operations are nested in it."""
+        inner = (a.levels for x in self.args if isinstance(x, Expr) for monomial, _ in x.terms for a in monomial)
+        return 1 + max(inner, default=0)
 
     @cached_property
     def _hash(self) -> int:
@@ -202,7 +216,7 @@ def eq(a: Dim, b: Dim) -> Dim:
         return int(difference == 0)
     if at_least(difference, 1) or at_least(sub(b, a), 1):
         return 0
-    return _of_atom(Atom("eq", _sorted(a, b)))
+    return _of_atom(Atom("eq", (b, a) if isinstance(a, int) else (a, b)))
 
 
 def lt(a: Dim, b: Dim) -> Dim:
@@ -210,6 +224,16 @@ def lt(a: Dim, b: Dim) -> Dim:
     if at_least(a, b):
         return 0
     return 1 if at_least(sub(b, a), 1) else _of_atom(Atom("lt", (a, b)))
+
+
+def le(a: Dim, b: Dim) -> Dim:
+    """1 where a ≤ b, else 0."""
+    return select(lt(b, a), 0, 1)
+
+
+def broadcastable(a: Dim, b: Dim) -> Dim:
+    """Not 0 where the sizes broadcast: they are equal, or one of them is 1."""
+    return maximum(eq(a, b), maximum(eq(a, 1), eq(b, 1)))
 
 
 def select(condition: Dim, a: Dim, b: Dim) -> Dim:
@@ -235,13 +259,22 @@ def broadcast(a: Dim, b: Dim) -> Dim:
 @lru_cache(maxsize=65536)
 def _broadcast_together(dim: Dim) -> frozenset[Dim]:
     """The sizes that `dim` is the broadcast of, through the levels; none where it is something else."""
-    if isinstance(dim, int) or len(dim.terms) != 1:
-        return frozenset()
-    (monomial, factor), *_ = dim.terms
-    if factor != 1 or len(monomial) != 1 or monomial[0].op != "broadcast":
-        return frozenset()
-    args = monomial[0].args
+    args = _broadcast_pair(dim)
     return frozenset(args).union(*map(_broadcast_together, args))
+
+
+def broadcast_pairs(dim: Dim, known: Collection[Dim]) -> list[tuple[Dim, Dim]]:
+    """The pairs of sizes, inner ones first, that `dim` is the broadcast of, down to sizes that are `known`."""
+    pair = () if dim in known else _broadcast_pair(dim)
+    return [*(p for x in pair for p in broadcast_pairs(x, known)), *([pair] if len(pair) == 2 else [])]
+
+
+def _broadcast_pair(dim: Dim) -> tuple[Dim, ...]:
+    """The two sizes that `dim` is the broadcast of; none where it is something else."""
+    if isinstance(dim, int) or len(dim.terms) != 1:
+        return ()
+    (monomial, factor), *_ = dim.terms
+    return monomial[0].args if factor == 1 and len(monomial) == 1 and monomial[0].op == "broadcast" else ()
 
 
 def scale_f32(a: Dim, scale: float) -> Dim:
@@ -290,6 +323,12 @@ def value_at(dim: Dim, size: int) -> int:
 def text(dim: Dim) -> str:
     """For people: `2*batch + (s floordiv 4)`."""
     return str(dim) if isinstance(dim, int) else dim.text
+
+
+def brief(dim: Dim) -> str:
+    """For messages: the text, or, where that is long, what the size depends on."""
+    long = len(text(dim)) > MAX_TEXT
+    return f"a size of {', '.join(sorted(variables(dim)))}" if long else text(dim)
 
 
 class DimTable:
@@ -342,19 +381,24 @@ def program_of(dim: Dim) -> list[list[Any]]:
     return [*table.program, ["add", list(ref) if isinstance(ref, tuple) else ref, 0]]
 
 
-def evaluate(program: Sequence[Sequence[Any]], known: Mapping[str, int]) -> list[int | None]:
+def evaluate(
+    program: Sequence[Sequence[Any]], known: Mapping[str, int], failed: list[ShapeError] | None = None
+) -> list[int | None]:
     """The value of each instruction; None where it depends on a variable that is not in `known`.
 
-    Raises ShapeError for an overflow, a division by zero or sizes that do not broadcast.
+    Raises ShapeError for an overflow, a division by zero or sizes that do not broadcast; with `failed` such an
+    instruction is None too, and its error is appended.
     """
     values: list[int | None] = []
     for op, *args in program:
-        if op == "var":
-            value = known.get(args[0])
-            values.append(None if value is None else _checked(value))
-            continue
-        operands = [values[a[0]] if isinstance(a, list) else a for a in args]
-        values.append(None if None in operands else _checked(_OPS[op](*operands)))
+        operands = [known.get(args[0])] if op == "var" else [values[a[0]] if isinstance(a, list) else a for a in args]
+        try:
+            values.append(None if None in operands else _checked(_OPS[op](*operands)))
+        except ShapeError as e:
+            if failed is None:
+                raise
+            failed.append(e)
+            values.append(None)
     return values
 
 
@@ -411,9 +455,30 @@ def _poly(terms: Mapping[Monomial, int]) -> Dim:
     if not kept:
         return 0
     if set(kept) == {()}:
-        return kept[()]
+        return _bounded(kept[()])
+    _check_bounds(kept)
     ordered = tuple(sorted(kept.items(), key=lambda t: ([a.key for a in t[0]], t[1])))
     return _expr(ordered)
+
+
+def _check_bounds(terms: Mapping[Monomial, int]) -> None:
+    """Raises ShapeError where an expression is larger than any that a model needs."""
+    atoms = [atom for monomial in terms for atom in monomial]
+    if (
+        len(terms) > MAX_TERMS
+        or max(map(len, terms)) > MAX_DEGREE
+        or max(atom.levels for atom in atoms) > MAX_LEVELS
+        or sum(len(atom.key) for atom in atoms) > MAX_LETTERS
+    ):
+        raise ShapeError("a size is too long an expression of the free sizes; fix some of these")
+    for c in terms.values():
+        _bounded(c)
+
+
+def _bounded(x: int) -> int:
+    if not -MAX_INT < x < MAX_INT:
+        raise ShapeError("a size overflows, far beyond 2**53")
+    return x
 
 
 def _terms(a: Dim) -> dict[Monomial, int]:
@@ -421,7 +486,9 @@ def _terms(a: Dim) -> dict[Monomial, int]:
 
 
 def _of_atom(atom: Atom) -> Expr:
-    return _expr((((_atoms.setdefault((atom.op, atom.args), atom),), 1),))
+    one = _atoms.setdefault((atom.op, atom.args), atom)
+    _check_bounds({(one,): 1})
+    return _expr((((one,), 1),))
 
 
 def _expr(terms: tuple[tuple[Monomial, int], ...]) -> Expr:
@@ -435,7 +502,7 @@ _exprs: WeakValueDictionary[tuple[tuple[Monomial, int], ...], Expr] = WeakValueD
 
 def _combine(a: Dim, b: Dim, sign: int) -> Dim:
     if isinstance(a, int) and isinstance(b, int):
-        return a + sign * b
+        return _bounded(a + sign * b)
     out = _terms(a)
     for m, c in _terms(b).items():
         out[m] = out.get(m, 0) + sign * c
@@ -444,9 +511,11 @@ def _combine(a: Dim, b: Dim, sign: int) -> Dim:
 
 def _multiply(a: Dim, b: Dim) -> Dim:
     if isinstance(a, int) and isinstance(b, int):
-        return a * b
+        return _bounded(a * b)
     out: dict[Monomial, int] = {}
     for m, c in _terms(a).items():
+        if len(out) > MAX_TERMS:
+            _check_bounds(out)
         for n, d in _terms(b).items():
             key = tuple(sorted(m + n, key=lambda atom: atom.key))
             out[key] = out.get(key, 0) + c * d
@@ -557,6 +626,7 @@ def _scale_f32(a: int, bits: int) -> int:
 
 
 _OPS: dict[str, Callable[..., int]] = {
+    "var": lambda size: size,
     "add": lambda a, b: a + b,
     "sub": lambda a, b: a - b,
     "mul": lambda a, b: a * b,
@@ -571,7 +641,7 @@ _OPS: dict[str, Callable[..., int]] = {
     "broadcast": _broadcast,
     "scale_f32": _scale_f32,
 }
-_ARITY = {op: 3 if op == "select" else 2 for op in _OPS}
+_ARITY = {op: 3 if op == "select" else 2 for op in _OPS if op != "var"}
 _BUILDERS: dict[str, Callable[..., Dim]] = {
     "floordiv": floordiv, "mod": mod, "ceildiv": ceildiv, "min": minimum, "max": maximum,
     "eq": eq, "lt": lt, "select": select, "broadcast": broadcast,

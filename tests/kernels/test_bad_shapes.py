@@ -82,6 +82,15 @@ CASES: dict[str, tuple[str, list[Array | None], dict[str, Any], dict[str, Any]]]
     "rank of skip": ("SkipSimplifiedLayerNormalization", [r(2, 3, 8), r(2, 2, 3, 8), r(8)], {}, MS),
     "rank of the condition": ("Compress", [r(2, 3), np.ones((1, 2), bool)], {"axis": 0}, {}),
     "boxes": ("NonMaxSuppression", [r(1, 4, 4), r(1, 1, 5)], {}, {}),
+    "an index too large": ("Gather", [r(2, 3), i(0, 2)], {}, {"constants": [1]}),
+    "an index too small": ("GatherElements", [r(2, 3), i(0, -4).reshape(1, 2)], {"axis": 1}, {"constants": [1]}),
+    "a tuple too large": ("GatherND", [r(2, 3), i(1, 3).reshape(1, 2)], {}, {"constants": [1]}),
+    "an update too far": ("ScatterElements", [r(2, 3), i(2).reshape(1, 1), r(1, 1)], {}, {"constants": [1]}),
+    "an update too early": ("ScatterND", [r(2, 3), i(-3).reshape(1, 1), r(1, 3)], {}, {"constants": [1]}),
+    "more places than data": ("GatherElements", [r(2, 3), np.zeros((2, 4), np.int64)], {}, {}),
+    "more updates than data": ("ScatterElements", [r(2, 3), np.zeros((2, 4), np.int64), r(2, 4)], {}, {}),
+    "nothing to index": ("Gather", [r(0, 3), i(0)], {}, {}),
+    "more than the axis has": ("TopK", [r(4), i(5)], {}, {"constants": [1], "outputs": 2}),
     "letters": ("Einsum", [r(2, 3), r(4, 5)], {"equation": "ij,jk->ik"}, {}),
 }  # fmt: skip
 
@@ -105,10 +114,29 @@ def test_free_sizes(what: str) -> None:
             session.run(None, feeds)
 
 
-def test_the_run_names_node_operator_and_numbers() -> None:
-    op, inputs, attrs, form = CASES["grids"]
-    model, feeds = node_model(op, inputs, attrs, symbolic=True, **form)
+SAID: dict[str, tuple[str, list[Array | None], dict[str, Any], dict[str, Any], str]] = {
+    "equal": ("GridSample", [r(2, 1, 4, 4), r(3, 3, 3, 2)], {}, {},
+              "d0_0 batches of input and d1_0 of grids (2 and 3 here)"),
+    "broadcast": ("Where", [np.ones((2, 3), bool), r(2, 4), r(2, 3)], {}, {},
+                  "sizes d0_1 and d1_1 do not broadcast (3 and 4 here)"),
+    "at most": ("MaxPool", [r(1, 3, 2, 2)], {"kernel_shape": [3, 3]}, {},
+                "a window of 3 elements does not fit in d0_2 with padding (2 here)"),
+    "multiple": ("DepthToSpace", [r(1, 3, 2, 2)], {"blocksize": 2}, {},
+                 "d0_1 channels are not divisible by 4 (3 here)"),
+    "element": ("Reshape", [r(2, 3), i(4, -1)], {}, {"symbolic": [0]},
+                "d0_0*d0_1 elements do not fill [in:x1[0], in:x1[1]] (6 and 4 here; in:x1[0] = 4; in:x1[1] = -1)"),
+    "negative": ("Tile", [r(2, 3), i(2, -4)], {}, {"symbolic": [0]},
+                 "axis 1 of the output 'y0' would have a negative size: d0_1*in:x1[1] (-12 here; in:x1[1] = -4)"),
+    "too many": ("TopK", [r(4), i(5)], {}, {"symbolic": [0], "outputs": 2},
+                 "k = in:x1[0] is more than the axis has, d0_0 (5 and 4 here; in:x1[0] = 5)"),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("what", SAID)
+def test_the_run_names_node_operator_and_numbers(what: str) -> None:
+    op, inputs, attrs, form, said = SAID[what]
+    model, feeds = node_model(op, inputs, attrs, **{"symbolic": True, **form})
     plan = compile_model(model, CompileOptions(target=device().target))
-    said = r"^GridSample 'node': .* \(2 and 3 here\)$"
-    with Session(plan, device()) as session, pytest.raises(WebrtError, match=said):
+    with Session(plan, device(), CpuProvider()) as session, pytest.raises(WebrtError) as e:
         session.run(None, feeds)
+    assert str(e.value) == f"{op} 'node': {said}"

@@ -28,13 +28,18 @@ def test_gather_of_a_known_scalar_is_a_view(at: int) -> None:
     check_node("Gather", [sample((4, 8)), i64(at)], {"axis": 1}, constants=(1,))
 
 
-def test_gather_out_of_range_stays_inside() -> None:
-    x = np.arange(6, dtype=np.float32)
-    wild = np.array([6, -7, 2**40, -(2**40), 2**31, -(2**31), 5, -6], np.int64)
-    model, feeds = node_model("Gather", [x, wild])
+WILD = np.array([6, -7, 2**40, -(2**40), 2**31, -(2**31), 2**63 - 1, -(2**63), 5, -6], np.int64)
+"""Indices into six elements; the last two are inside."""
+
+
+@pytest.mark.parametrize("op", ["Gather", "GatherElements", "GatherND"])
+@pytest.mark.parametrize("dtype", WIDTHS)
+def test_gather_out_of_range_stays_inside(op: str, dtype: str) -> None:
+    x = sample((6,), dtype)
+    model, feeds = node_model(op, [x, WILD[:, None] if op == "GatherND" else WILD])
     (got,), _ = run_native(model, feeds)
-    np.testing.assert_array_equal(got[-2:], [5.0, 0.0])
-    assert set(got) <= set(x)
+    np.testing.assert_array_equal(got[-2:], x[[5, 0]])
+    assert set(got.tolist()) <= set(x.tolist())
 
 
 @pytest.mark.parametrize("dtype", WIDTHS)
@@ -215,8 +220,15 @@ def test_of_many_updates_the_last_wins(dtype: str) -> None:
     check_node("ScatterElements", [expected, indices, u[:100]], {"axis": 0}, expected=[columns])
 
 
-def test_updates_out_of_range_change_nothing() -> None:
-    x, where = sample((4, 2)), np.array([[9], [-9], [1]], np.int64)
+@pytest.mark.parametrize("reduction", ["none", "add", "max"])
+@pytest.mark.parametrize("op", ["ScatterElements", "ScatterND"])
+@pytest.mark.parametrize("repeats", [1, 2000])
+def test_updates_out_of_range_change_nothing(op: str, reduction: str, repeats: int) -> None:
+    """Few updates, and more than one invocation looks through."""
+    x, where = sample((6,)), np.concatenate([np.tile(WILD[:-2], repeats), WILD[-2:]])
     expected = x.copy()
-    expected[1] = 7
-    check_node("ScatterND", [x, where, np.full((3, 2), 7, np.float32)], expected=[expected], symbolic=[0, 2])
+    expected[[5, 0]] = 7 if reduction != "add" else x[[5, 0]] + 7
+    places = where[:, None] if op == "ScatterND" else where
+    updates = np.full(where.shape, 7, np.float32)
+    inputs, attrs = [x, places, updates], {"reduction": reduction}
+    check_node(op, inputs, attrs, expected=[expected], symbolic=[0, 2] if op == "ScatterND" else True)

@@ -43,16 +43,28 @@ const OPS = new Map(Object.entries({
   select: (c, a, b) => (c !== 0 ? a : b), broadcast, scale_f32: scaleF32,
 }));
 
-/** The value of each instruction of a size program, null where a variable is not in the Map `known`; or ShapeError. */
-export function evaluate(program, known) {
+/**
+ * The value of each instruction of a size program, null where a variable is not in the Map `known`; or ShapeError. With
+ * `failed` an instruction that cannot be computed is null too, and its error is appended.
+ */
+export function evaluate(program, known, failed = null) {
   const values = [];
+  const attempt = (compute) => {
+    try {
+      return whole(compute());
+    } catch (e) {
+      if (!failed || !(e instanceof ShapeError)) throw e;
+      failed.push(e);
+      return null;
+    }
+  };
   for (const [op, ...args] of program) {
     if (op === "var") {
-      values.push(known.has(args[0]) ? whole(known.get(args[0])) : null);
+      values.push(known.has(args[0]) ? attempt(() => known.get(args[0])) : null);
       continue;
     }
     const operands = args.map((a) => (typeof a === "number" ? a : values[a[0]]));
-    values.push(operands.includes(null) ? null : whole(OPS.get(op)(...operands)));
+    values.push(operands.includes(null) ? null : attempt(() => OPS.get(op)(...operands)));
   }
   return values;
 }
@@ -140,17 +152,32 @@ export class Sizes {
       if (expected !== null && expected !== size) throw refuse(`${what}, ${expected} is expected`);
       return expected === null;
     });
-    const failed = this.plan.checks.find(([size]) => resolve(size, this.values) === 0);
-    if (failed) throw new InputError(failed[1] + this.#numbers(failed[0]));
+    this.#check(this.values);
     return key;
   }
 
-  /** The two numbers of a comparison that does not hold. */
-  #numbers(ref) {
-    const [op, ...args] = typeof ref === "number" ? [""] : this.plan.dims[ref[0]];
-    if (op !== "eq" && op !== "lt") return "";
-    const [a, b] = args.map((x) => resolve(x, this.values));
-    return ` (${a} and ${b} here)`;
+  #check(values) {
+    const failed = this.plan.checks.find(([size]) => resolve(size, values) === 0);
+    if (failed) throw new InputError(failed[1] + this.#numbers(...failed, values));
+  }
+
+  /** The numbers of what does not hold: those compared, and the elements of inputs that the message names. */
+  #numbers(ref, message, values) {
+    const compared = this.#comparisons(ref).reduce((a, b) => (b.length > a.length ? b : a), []);
+    const parts = compared.length ? [`${compared.map((x) => resolve(x, values)).join(" and ")} here`] : [];
+    for (const [k, v] of this.known) if (k.startsWith("in:") && message.includes(k)) parts.push(`${k} = ${v}`);
+    return parts.length ? ` (${parts.join("; ")})` : "";
+  }
+
+  /** What the comparisons in a condition compare, in their order; numbers that the plan has itself are left out. */
+  #comparisons(ref) {
+    if (typeof ref === "number") return [];
+    const [op, ...args] = this.plan.dims[ref[0]];
+    if (op === "max" || op === "min") return args.flatMap((x) => this.#comparisons(x));
+    if (op === "select") return this.#comparisons(args[0]).map((c) => c.reverse());
+    if (op !== "eq" && op !== "lt") return [];
+    const divided = op === "eq" && typeof args[0] !== "number" ? this.plan.dims[args[0][0]] : [];
+    return [(divided[0] === "mod" ? divided.slice(1) : args).filter((x) => typeof x !== "number")];
   }
 
   /** A value's shape; ShapeError while a size of it is not known. */
@@ -163,13 +190,12 @@ export class Sizes {
   }
 
   #evaluate() {
-    try {
-      return evaluate(this.plan.dims, this.known);
-    } catch (e) {
-      if (!(e instanceof ShapeError)) throw e;
-      const given = [...this.known].map(([k, v]) => `${k}=${v}`).join(", ");
-      throw new InputError(`these sizes do not fit the model (${given}): ${e.what}`);
-    }
+    const failed = [];
+    const values = evaluate(this.plan.dims, this.known, failed);
+    if (!failed.length) return values;
+    this.#check(values);
+    const given = [...this.known].map(([k, v]) => `${k}=${v}`).join(", ");
+    throw new InputError(`these sizes do not fit the model (${given}): ${failed[0].what}`);
   }
 
   #variable(ref) {

@@ -6,6 +6,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
+from webrt import dims as D
 from webrt import lowering
 from webrt.compiler import control
 from webrt.compiler.body import Body, Control, every
@@ -165,8 +166,20 @@ def _on_device(index: int, node: Node, target: Target) -> Placed:
     reason = "" if not reads else "reads back the size of its output" if reads == 1 else f"reads back {reads} sizes"
     kinds = {type(s).__name__ for s in builder.steps}
     how = "kernel" if "Launch" in kinds else "copy" if "CopyBytes" in kinds else "alias"
+    _check_sizes(node, builder)
     checks = [(holds, f"{_title(node)}: {what.removeprefix(f'{node.op_type}: ')}") for holds, what in builder.checks]
     return Placed(node, how, reason, builder.steps, checks, builder.elementwise, [], builder.moves)
+
+
+def _check_sizes(node: Node, b: Builder) -> None:
+    """Sizes that the inputs' elements decide are not negative; sizes that this node broadcasts do so."""
+    before = {d for v in node.given() for d in v.known_shape}
+    made = [(v, a, d) for v in node.outputs if v is not None for a, d in enumerate(v.known_shape) if d not in before]
+    for v, a, size in made:
+        for one, other in D.broadcast_pairs(size, before):
+            b.check(D.broadcastable(one, other), f"sizes {one} and {other} do not broadcast")
+        if not D.at_least(size, 0) and any(name.startswith("in:") for name in D.variables(size)):
+            b.check(D.le(0, size), f"axis {a} of the output {v.name!r} would have a negative size: {D.brief(size)}")
 
 
 def _title(node: Node) -> str:

@@ -68,6 +68,8 @@ def compress(call: Call, x: Array, condition: Array) -> Array:
 def one_hot(call: Call, indices: Array, depth: Array, values: Array) -> Array:
     """`values[1]` where the new axis equals an index, `values[0]` elsewhere."""
     count = int(depth.reshape(-1)[0])
+    if count < 0:
+        raise ShapeError(f"depth is {count}; it must not be negative")
     axis = normal_axis(call.integer("axis"), indices.ndim + 1)
     index = indices.astype(np.int64)
     index = np.expand_dims(np.where(index < 0, index + count, index), axis)

@@ -36,6 +36,8 @@ def _slice(
     steps = steps if steps is not None else [1] * len(starts)
     if not len(starts) == len(ends) == len(axes) == len(steps) or len(axes) > x.ndim:
         raise ShapeError(f"starts {list(starts)}, ends {list(ends)}, axes {list(axes)} and steps differ in length")
+    if len({axis % x.ndim for axis in axes}) < len(axes):
+        raise ShapeError(f"axes {list(axes)} name one axis twice")
     cuts = [slice(None)] * x.ndim
     for start, end, axis, step in zip(starts, ends, axes, steps):
         where = normal_axis(axis, x.ndim)

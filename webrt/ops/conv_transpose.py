@@ -77,7 +77,7 @@ def conv_transpose(n: Node, b: Builder, epilogue: Epilogue = IDENTITY) -> None:
     channels = static_sizes(w)[0]
     b.check(D.eq(x.known_shape[1], channels), f"{x.known_shape[1]} channels, the weights want {channels}")
     for a in axes:
-        b.check(D.lt(-1, a.out), f"a result of {a.out} elements")
+        b.check(D.le(0, a.out), f"a result of {a.out} elements")
     bias = n.input(2) if n.has(2) else None
     group = int(n.attr("group", 1))
     convolve(b, Convolution(x, w, bias, n.output(0), tuple(axes), group, transposed=True, epilogue=epilogue))

@@ -25,10 +25,10 @@ def det(n: Node, b: Builder) -> None:
     x, out = n.input(0), n.output()
     require([x], *T.FLOATS)
     size, count = x.known_shape[-1], out.elements
-    b.check(D.eq(size, x.known_shape[-2]), "Det of matrices that are not square")
+    b.check(D.eq(size, x.known_shape[-2]), f"Det of matrices of {x.known_shape[-2]} × {size}, not square")
     if isinstance(size, int) and size > MAX_SIZE:
         raise UnsupportedOp(f"matrices of {size} rows, more than {MAX_SIZE}")
-    b.check(D.lt(size, MAX_SIZE + 1), f"Det of matrices of more than {MAX_SIZE} rows")
+    b.check(D.le(size, MAX_SIZE), f"Det of matrices of more than {MAX_SIZE} rows")
     work = b.temp(T.F32, x.known_shape)
     b.map(work, "return load_x(i);", reads={"x": x}, name="widen")
     written = through_temp(b, out)

@@ -11,7 +11,7 @@ from webrt.dims import Dim
 from webrt.errors import InvalidModel, NotConstant, ShapeError
 from webrt.ir import Node, Value
 from webrt.lowering import Builder, Info, Shape, normalize_axis, op, require, strides
-from webrt.ops.indices import index_fns, known_index
+from webrt.ops.indices import check_indices, check_others, index_fns, known_index
 from webrt.ops.view import RAW, View, bits_of, coordinates, move, unit, unit_type
 
 
@@ -58,6 +58,7 @@ def gather(n: Node, b: Builder) -> None:
     x, indices = n.input(0), n.input(1)
     shape, axis = x.known_shape, normalize_axis(n.attr("axis", 0), x.rank)
     require([indices], T.I32, T.I64)
+    check_indices(b, indices, shape[axis], axis)
     known = known_index(indices, shape[axis])
     if known is not None:
         move(b, n.output(), x, View.of(shape).cut(axis, known, 1), "gather")
@@ -78,6 +79,7 @@ def gather_nd(n: Node, b: Builder) -> None:
     lines = ["var row = t / p.count;"]
     for q in range(length):
         params[f"d{q}"] = shape[batch + q]
+        check_indices(b, indices, shape[batch + q], batch + q, q)
         lines.append(f"row = row * p.d{q} + index_indices(t * {length}u + {q}u, p.d{q});")
     inner = D.prod(shape[batch + length :])
     lookup(b, n.output(), x, indices, inner, "\n".join(lines), params, "gather_nd")
@@ -90,6 +92,8 @@ def gather_elements(n: Node, b: Builder) -> None:
     if x.rank != indices.rank or not x.rank:
         raise InvalidModel(f"data has rank {x.rank}, indices {indices.rank}")
     axis = normalize_axis(n.attr("axis", 0), x.rank)
+    check_indices(b, indices, x.known_shape[axis], axis)
+    check_others(b, indices, x, axis)
     text, params = coordinates(indices.known_shape)
     params |= {f"s{a}": s for a, s in enumerate(strides(x.known_shape))} | {"size": x.known_shape[axis]}
     terms = [f"{'index_indices(i, p.size)' if a == axis else f'c{a}'} * p.s{a}" for a in range(x.rank)]

@@ -130,7 +130,7 @@ def one_hot(n: Node, b: Builder) -> None:
     """An index in -depth … depth-1 is hot at its place, any other nowhere."""
     indices, values, axis = n.input(0), n.input(2), _one_hot_axis(n)
     movable(indices, values)
-    b.check(D.lt(-1, _depth(n)), "OneHot: depth is negative")
+    b.check(D.le(0, _depth(n)), f"OneHot: depth {_depth(n)} is negative")
     inner = D.prod(indices.known_shape[axis:])
     text = """let j = i % p.inner;
 let t = i / p.inner;
@@ -171,7 +171,9 @@ def reverse_sequence(n: Node, b: Builder) -> None:
     if sorted((time, batch)) != [0, 1] or x.rank < 2:
         raise InvalidModel(f"time axis {time} and batch axis {batch} of rank {x.rank}")
     shape = x.known_shape
-    b.check(D.eq(lens.elements, shape[batch]), "ReverseSequence: one length is needed per batch entry")
+    b.check(
+        D.eq(lens.elements, shape[batch]), f"ReverseSequence: {lens.elements} lengths for {shape[batch]} batch entries"
+    )
     inner = D.prod(shape[2:])
     text, params = coordinates([shape[0], shape[1], inner])
     params["longest"] = shape[time]

@@ -91,7 +91,8 @@ def grid_sample(n: Node, b: Builder) -> None:
     if spatial > 3:
         raise UnsupportedOp(f"{spatial} spatial axes")
     require([x, grid], T.F32, T.F16, T.BF16)
-    b.check(D.eq(x.known_shape[0], grid.known_shape[0]), "GridSample: batches of input and grid differ")
+    batches = x.known_shape[0], grid.known_shape[0]
+    b.check(D.eq(*batches), "GridSample: {} batches of input and {} of grids".format(*batches))
     points = D.prod(grid.known_shape[1:-1])
     text, params = coordinates([x.known_shape[0], x.known_shape[1], points])
     params |= {"channels": x.known_shape[1], "points": points}
@@ -143,7 +144,9 @@ def affine_grid(n: Node, b: Builder) -> None:
     size = _affine_size(n)
     spatial = len(size) - 2
     align = bool(n.attr("align_corners", 0))
-    b.check(D.eq(theta.known_shape[0], size[0]), "AffineGrid: theta and size differ in the batch")
+    b.check(
+        D.eq(theta.known_shape[0], size[0]), f"AffineGrid: {theta.known_shape[0]} batches of theta, {size[0]} of size"
+    )
     text, params = coordinates(out.known_shape)
     terms = []
     for a in range(spatial):

@@ -284,11 +284,11 @@ def _visible(b: Builder, mask: Value, batch: Dim, steps: Dim, total: Dim, params
         raise UnsupportedOp(f"a mask of {shape[0]} elements for {batch} entries")
     if len(shape) == 2:
         b.check(D.eq(shape[0], batch), f"the mask has {shape[0]} rows for {batch} batches")
-        b.check(D.lt(total, shape[1] + 1), f"the mask has {shape[1]} places for {total} keys")
+        b.check(D.le(total, shape[1]), f"the mask has {shape[1]} places for {total} keys")
         params["mask_row"] = shape[1]
         return "load_mask(n * p.mask_row + t) != 0"
     if len(shape) == 3:
-        b.check(D.lt(total, shape[2] + 1), f"the mask has {shape[2]} places for {total} keys")
+        b.check(D.le(total, shape[2]), f"the mask has {shape[2]} places for {total} keys")
         b.check(D.eq(shape[1], steps), f"the mask has {shape[1]} rows for {steps} queries")
         params["mask_row"] = shape[2]
         return "load_mask((n * p.queries + s) * p.mask_row + t) != 0"

@@ -7,6 +7,7 @@ from webrt import dtypes as T
 from webrt.dims import Dim
 from webrt.dtypes import DType
 from webrt.ir import Value
+from webrt.lowering import Builder
 from webrt.ops.view import element_type
 
 _WRAPPED: dict[str, str] = {
@@ -33,6 +34,25 @@ def index_fns(name: str, v: Value) -> list[str]:
     wrapped = f"const OUTSIDE = 0xffffffffu;\nfn wrapped_{name}(k: u32, size: u32) -> u32 {{\n{body}\n}}"
     clamped = f"fn index_{name}(k: u32, size: u32) -> u32 {{ return min(wrapped_{name}(k, size), size - 1u); }}"
     return [wrapped, clamped]
+
+
+def check_indices(b: Builder, indices: Value, size: Dim, axis: int, part: int | None = None) -> None:
+    """Refuses an axis without elements that is to be indexed, and indices known before the run that are out of its
+    range; `part` is the column of index tuples that counts. Other indices are clamped or passed over on the device."""
+    b.check(D.maximum(D.lt(0, size), D.eq(indices.elements, 0)), f"axis {axis} has no elements, an index needs one")
+    known = indices.const if part is None or indices.const is None else indices.const[..., part]
+    if known is None or not known.size:
+        return
+    low, high = int(known.min()), int(known.max())
+    b.check(D.lt(high, size), f"index {high} is out of range for axis {axis} of size {size}")
+    b.check(D.le(-low, size), f"index {low} is out of range for axis {axis} of size {size}")
+
+
+def check_others(b: Builder, indices: Value, x: Value, axis: int) -> None:
+    """Beside the axis, indices may not have more places than the tensor."""
+    for a, (places, size) in enumerate(zip(indices.known_shape, x.known_shape)):
+        if a != axis:
+            b.check(D.le(places, size), f"indices have {places} places along axis {a}, the data {size}")
 
 
 def known_index(v: Value, size: Dim) -> Dim | None:

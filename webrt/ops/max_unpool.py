@@ -39,8 +39,8 @@ def max_unpool(n: Node, b: Builder) -> None:
     if len(implied) != len(shape):
         raise ShapeError(f"output_shape has {len(shape)} sizes, {len(implied)} are needed")
     for need, have in zip(implied, shape):
-        b.check(D.lt(need, have + 1), f"output_shape has a size of {have} where {need} is needed")
-    b.check(D.eq(indices.elements, x.elements), "MaxUnpool: there are not as many indices as elements")
+        b.check(D.le(need, have), f"output_shape has a size of {have} where {need} is needed")
+    b.check(D.eq(indices.elements, x.elements), f"{indices.elements} indices for {x.elements} elements")
     total = D.prod(implied)
     owner = owners(b, indices, total, x.elements, "return wrapped_indices(i, p.total);", {"total": total})
     text, params = coordinates(shape)

@@ -34,7 +34,7 @@ def _weights(n: Node, b: Builder) -> Value:
     group, fns = f"k / {block}u", list[str]()
     if n.has(4):
         require([n.input(4)], T.I32)
-        b.check(D.lt(k - 1, n.input(4).elements), f"g_idx has {n.input(4).elements} elements, K is {k}")
+        b.check(D.le(k, n.input(4).elements), f"g_idx has {n.input(4).elements} elements, K is {k}")
         reads["index"], group, fns = n.input(4), "index_index(k, p.blocks)", index_fns("index", n.input(4))
     zero = f"{1 << (bits - 1)}.0"
     if n.has(3):

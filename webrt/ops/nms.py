@@ -79,7 +79,7 @@ def _launches(b: Builder, boxes: Dim, most: Dim) -> list[tuple[Dim, Dim]]:
     if isinstance(needed, int) and needed > MAX_LAUNCHES:
         raise UnsupportedOp(f"{most} picks of {boxes} boxes take {needed} launches, more than {MAX_LAUNCHES}")
     count = max(needed, 1) if isinstance(needed, int) else LAUNCHES
-    b.check(D.lt(needed, count + 1), f"NonMaxSuppression with more picks than {count} launches make")
+    b.check(D.le(needed, count), f"NonMaxSuppression with more picks than {count} launches make")
     return [(D.minimum(D.mul(each, i), most), D.minimum(D.mul(each, i + 1), most)) for i in range(count)]
 
 

@@ -148,7 +148,7 @@ def _fill_value(n: Node, b: Builder) -> Value | None:
 def pad(n: Node, b: Builder) -> None:
     x, margins, mode = n.input(0), _pad_margins(n), str(n.attr("mode", "constant"))
     for a, m in enumerate(margins):
-        b.check(D.lt(-1, m.size), f"Pad: pads cut more than axis {a} has")
+        b.check(D.le(0, m.size), f"Pad: pads leave {D.brief(m.size)} elements of axis {a}")
         if mode != "constant" and m.padded:
             b.check(D.lt(0, m.width), f"Pad: axis {a} is empty, there is nothing to {mode}")
     pad_with(b, n.output(), x, margins, mode, _fill_value(n, b) if mode == "constant" else None)

@@ -85,7 +85,7 @@ def product_transposed(
     if not isinstance(s.k, int) or len(parts) == 1:
         product(b, s, left, transposed(b, right), out, epilogue, name)
         return
-    b.check(D.lt(s.k, MAX_K + 1), f"a product over more than {MAX_K} elements")
+    b.check(D.le(s.k, MAX_K), f"a product over more than {MAX_K} elements")
     row = kind(right).nbytes(s.k)
     written = out if can_load4(kind(out), s.n) else through_temp(b, out)
     for part in parts:
@@ -133,7 +133,7 @@ def _padded(b: Builder, s: Product, right: Value) -> tuple[Product, Value]:
 def _parts_of_k(b: Builder, s: Product, right: Value) -> list[tuple[int, Dim, Operand]]:
     """(first, last, what holds b's rows of these) for each part of k that one dispatch can take."""
     if not isinstance(s.k, int) or s.k == 0:
-        b.check(D.lt(s.k, MAX_K + 1), f"a product over more than {MAX_K} elements")
+        b.check(D.le(s.k, MAX_K), f"a product over more than {MAX_K} elements")
         return [(0, s.k, right)]
     if s.k > MAX_PARTS * MAX_K:
         raise UnsupportedOp(f"a product over {s.k} elements, more than {MAX_PARTS} parts of {MAX_K}")

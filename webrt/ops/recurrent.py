@@ -161,7 +161,7 @@ def _spans(b: Builder, s: Sizes, reset: bool) -> list[tuple[Dim, Dim]]:
             raise UnsupportedOp(f"{s.steps} steps of {s.hidden} units, more than {MAX_LAUNCHES * most}")
     else:
         count = min(MAX_LAUNCHES, -(-LONG // most))
-        b.check(D.lt(s.steps, count * most + 1), f"more than {count * most} steps of {s.hidden} units")
+        b.check(D.le(s.steps, count * most), f"more than {count * most} steps of {s.hidden} units")
     return [(k * most, D.minimum(s.steps, (k + 1) * most)) for k in range(count)]
 
 

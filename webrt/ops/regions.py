@@ -83,7 +83,7 @@ def _check_loops(n: Node, b: Builder, height: Dim, width: Dim, bins: int) -> Non
     area = D.mul(height, width)
     if isinstance(area, int) and area > most:
         raise UnsupportedOp(f"regions of images of {area} elements in {bins} bins")
-    b.check(D.lt(area, most + 1), f"{n.op_type}: images of more than {most} elements")
+    b.check(D.le(area, most), f"{n.op_type}: images of more than {most} elements")
 
 
 @op("RoiAlign", since=10, shape=_align_shape, inputs="N C H W, R 4, R")

@@ -108,7 +108,7 @@ def _shape_part(n: Node) -> tuple[Dim, ...]:
 def reshape(n: Node, b: Builder) -> None:
     movable(n.input(0))
     fits = D.eq(n.input(0).elements, n.output().elements)
-    b.check(fits, f"Reshape: {n.input(0).elements} elements do not fill {list(n.output().known_shape)}")
+    b.check(fits, f"Reshape: {D.brief(n.input(0).elements)} elements do not fill {list(n.dims(1))}")
     b.alias(n.output(), n.input(0))
 
 

@@ -16,7 +16,7 @@ from webrt.dtypes import DType
 from webrt.errors import InvalidModel, NotConstant, ShapeError, UnsupportedOp, UnsupportedType
 from webrt.ir import Node, Value
 from webrt.lowering import MAX_ITERATIONS, Builder, Variant, grid, normalize_axis, op, require, same_as_first, strides
-from webrt.ops.indices import index_fns
+from webrt.ops.indices import check_indices, check_others, index_fns
 from webrt.ops.view import RAW, bits_of, coordinates, element_type, unit, unit_type
 
 Params: TypeAlias = dict[str, Dim | float]
@@ -123,7 +123,10 @@ def scatter_elements(n: Node, b: Builder) -> None:
         raise InvalidModel(f"ranks of data, indices and updates differ: {x.rank}, {indices.rank}, {updates.rank}")
     for a, (d, e) in enumerate(zip(indices.known_shape, updates.known_shape)):
         b.check(D.eq(d, e), f"ScatterElements: indices and updates differ along axis {a}: {d} and {e}")
-    shape, places, axis = _elements_layout(x, indices, normalize_axis(n.attr("axis", 0), x.rank))
+    axis = normalize_axis(n.attr("axis", 0), x.rank)
+    check_indices(b, indices, x.known_shape[axis], axis)
+    check_others(b, indices, x, axis)
+    shape, places, axis = _elements_layout(x, indices, axis)
     if not _few(n, places[axis]):
         text, params = coordinates(places)
         params |= {f"s{a}": s for a, s in enumerate(strides(shape))} | {"size": shape[axis]}
@@ -166,6 +169,8 @@ def scatter_nd(n: Node, b: Builder) -> None:
         raise ShapeError(f"index tuples of {length} do not fit rank {len(shape)}")
     inner, count = D.prod(shape[length:]), D.prod(places[:-1])
     b.check(D.eq(updates.elements, D.mul(inner, count)), "ScatterND: updates do not fit data and indices")
+    for q in range(length):
+        check_indices(b, indices, shape[q], q, q)
     params: Params = {f"d{q}": shape[q] for q in range(length)}
     if not _few(n, count):
         lines = ["var at = 0u;"]

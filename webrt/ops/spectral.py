@@ -112,8 +112,8 @@ def stft(n: Node, b: Builder) -> None:
         b.check(
             D.eq(n.input(2).elements, t.length), f"the window has {n.input(2).elements} elements, a frame {t.length}"
         )
-    b.check(D.lt(0, hop), "frame_step must be positive")
-    b.check(D.lt(t.length, size + 1), f"frames of {t.length} do not fit a signal of {size}")
+    b.check(D.lt(0, hop), f"frame_step is {D.brief(hop)}, it must be positive")
+    b.check(D.le(t.length, size), f"frames of {t.length} do not fit a signal of {size}")
     rows = b.temp(T.F32, (batch, frames, t.length, t.parts))
     text = """let part = i % p.parts;
 let place = (i / p.parts) % p.length;

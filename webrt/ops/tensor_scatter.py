@@ -21,7 +21,7 @@ def tensor_scatter(n: Node, b: Builder) -> None:
         raise InvalidModel(f"TensorScatter along axis {axis}, ranks {len(shape)} and {len(new)}, mode {mode!r}")
     for a, (d, e) in enumerate(zip(shape, new)):
         message = f"update has a size of {e} on axis {a}, the cache {d}"
-        b.check(D.lt(e, d + 1) if a == axis else D.eq(d, e), message)
+        b.check(D.le(e, d) if a == axis else D.eq(d, e), message)
     params: dict[str, Dim | float] = {
         "inner": D.prod(shape[axis + 1 :]), "room": shape[axis], "rows": new[axis], "outer": D.prod(shape[1:axis]),
     }  # fmt: skip

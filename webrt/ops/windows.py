@@ -65,8 +65,8 @@ def windows(n: Node, spatial: Sequence[Dim], kernel: Sequence[int]) -> list[Axis
 def check_fit(b: Builder, axes: Sequence[Axis]) -> None:
     """Refuses inputs that are smaller than the window, padding included."""
     for a in axes:
-        room = a.size + a.before + a.after - a.reach
-        b.check(D.lt(-1, room), f"a window of {a.reach} elements does not fit in {a.size} with padding")
+        padded = D.add(D.add(a.size, a.before), a.after)
+        b.check(D.le(a.reach, padded), f"a window of {a.reach} elements does not fit in {a.size} with padding")
 
 
 def _axis(size: Dim, kernel: int, stride: int, dilation: int, pads: tuple[int, int], mode: str, ceil: bool) -> Axis:

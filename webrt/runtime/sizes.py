@@ -82,25 +82,45 @@ class Sizes:
             elif expected != claim.size:
                 raise claim.refuse(f"{claim.what}, {expected} is expected")
         self._claims = waiting
-        for ref, message in self.plan.checks:
-            if resolve(ref, self.values) == 0:
-                raise InputError(message + self._numbers(ref))
+        self._check(self.values)
         return key
 
-    def _numbers(self, ref: DimRef) -> str:
-        """The two numbers of a comparison that does not hold."""
-        op, *args = self.plan.dims[ref[0]] if isinstance(ref, tuple) else ("",)
-        if op not in ("eq", "lt"):
-            return ""
-        a, b = (resolve((x[0],) if isinstance(x, list) else x, self.values) for x in args)
-        return f" ({a} and {b} here)"
+    def _check(self, values: Sequence[int | None]) -> None:
+        for ref, message in self.plan.checks:
+            if resolve(ref, values) == 0:
+                raise InputError(message + self._numbers(ref, message, values))
+
+    def _numbers(self, ref: DimRef, message: str, values: Sequence[int | None]) -> str:
+        """The numbers of what does not hold: those compared, and the elements of inputs that the message names."""
+        compared = max(self._comparisons(ref), key=len, default=[])
+        numbers = " and ".join(str(resolve(x, values)) for x in compared)
+        parts = [f"{numbers} here"] if compared else []
+        parts += [f"{k} = {v}" for k, v in self.known.items() if k.startswith("in:") and k in message]
+        return f" ({'; '.join(parts)})" if parts else ""
+
+    def _comparisons(self, ref: DimRef) -> list[list[DimRef]]:
+        """What the comparisons in a condition compare, in their order, but for numbers that the plan has itself."""
+        if isinstance(ref, int):
+            return []
+        op, *args = self.plan.dims[ref[0]]
+        refs: list[DimRef] = [(x[0],) if isinstance(x, list) else x for x in args]
+        if op in ("max", "min"):
+            return [c for x in refs for c in self._comparisons(x)]
+        if op == "select":
+            return [c[::-1] for c in self._comparisons(refs[0])]
+        divided = refs[0] if op == "eq" else 0
+        if isinstance(divided, tuple) and self.plan.dims[divided[0]][0] == "mod":
+            refs = [(x[0],) if isinstance(x, list) else x for x in self.plan.dims[divided[0]][1:]]
+        return [[x for x in refs if isinstance(x, tuple)]] if op in ("eq", "lt") else []
 
     def _evaluate(self) -> list[int | None]:
-        try:
-            return evaluate(self.plan.dims, self.known)
-        except ShapeError as e:
+        failed: list[ShapeError] = []
+        values = evaluate(self.plan.dims, self.known, failed)
+        if failed:
+            self._check(values)
             given = ", ".join(f"{k}={v}" for k, v in self.known.items())
-            raise InputError(f"these sizes do not fit the model ({given}): {e.what}") from e
+            raise InputError(f"these sizes do not fit the model ({given}): {failed[0].what}")
+        return values
 
     def shape(self, info: ValueInfo) -> tuple[int, ...]:
         """A value's shape. Raises ShapeError while a size of it is not known."""
