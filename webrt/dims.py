@@ -27,7 +27,7 @@ from webrt.errors import PlanError, ShapeError
 
 LIMIT = 2**53
 MAX_PROGRAM = 200_000
-MAX_LETTERS = 1 << 14
+MAX_LETTERS = 1 << 16
 """Of an expression that is written out: what goes through it as a tree is bounded by that, however much it shares."""
 MAX_LEVELS = 128
 MAX_TERMS = 1024
@@ -456,8 +456,9 @@ def _poly(terms: Mapping[Monomial, int]) -> Dim:
         return 0
     if set(kept) == {()}:
         return _bounded(kept[()])
-    _check_bounds(kept)
     ordered = tuple(sorted(kept.items(), key=lambda t: ([a.key for a in t[0]], t[1])))
+    if ordered not in _exprs:
+        _check_bounds(kept)
     return _expr(ordered)
 
 
@@ -486,9 +487,10 @@ def _terms(a: Dim) -> dict[Monomial, int]:
 
 
 def _of_atom(atom: Atom) -> Expr:
-    one = _atoms.setdefault((atom.op, atom.args), atom)
-    _check_bounds({(one,): 1})
-    return _expr((((one,), 1),))
+    key = (atom.op, atom.args)
+    if key not in _atoms:
+        _check_bounds({(atom,): 1})
+    return _expr((((_atoms.setdefault(key, atom),), 1),))
 
 
 def _expr(terms: tuple[tuple[Monomial, int], ...]) -> Expr:

@@ -75,7 +75,8 @@ class Node:
     """An operator's call. `opset` is the version of `domain` that the model imports. Absent inputs are None.
 
     `declined`: why the operator's own shape function could not tell the outputs' sizes. `channels_last`: the images
-    among its operands, [N, C, …] by the operator's text, are [N, …, C]."""
+    among its operands, [N, C, …] by the operator's text, are [N, …, C]. `caller`: the model's node
+    whose function has it in its body."""
 
     op_type: str
     domain: str
@@ -88,6 +89,7 @@ class Node:
     sources: tuple[str, ...] = ()
     declined: ModelError | None = None
     channels_last: bool = False
+    caller: Node | None = None
 
     @property
     def op(self) -> str:

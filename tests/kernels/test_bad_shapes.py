@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Any
+from typing import Any, cast
 
 import numpy as np
 import pytest
@@ -129,14 +129,25 @@ SAID: dict[str, tuple[str, list[Array | None], dict[str, Any], dict[str, Any], s
                  "axis 1 of the output 'y0' would have a negative size: d0_1*in:x1[1] (-12 here; in:x1[1] = -4)"),
     "too many": ("TopK", [r(4), i(5)], {}, {"symbolic": [0], "outputs": 2},
                  "k = in:x1[0] is more than the axis has, d0_0 (5 and 4 here; in:x1[0] = 5)"),
+    "body": ("BiasAdd", [r(2, 3, 4), r(5), r(2, 3, 4)], {}, MS,
+             "its Add: sizes d0_2 and d1_0 do not broadcast (4 and 5 here)"),
 }  # fmt: skip
 
 
 @pytest.mark.parametrize("what", SAID)
 def test_the_run_names_node_operator_and_numbers(what: str) -> None:
     op, inputs, attrs, form, said = SAID[what]
-    model, feeds = node_model(op, inputs, attrs, **{"symbolic": True, **form})
+    model, feeds = node_model(op, inputs, attrs, **cast(Any, {"symbolic": True, **form}))
     plan = compile_model(model, CompileOptions(target=device().target))
     with Session(plan, device(), CpuProvider()) as session, pytest.raises(WebrtError) as e:
         session.run(None, feeds)
-    assert str(e.value) == f"{op} 'node': {said}"
+    assert (
+        str(e.value).removeprefix(f"{form.get('domain', '')}:") == f"{op} 'node'{',' if what == 'body' else ':'} {said}"
+    )
+
+
+def test_what_a_function_body_refuses_names_the_model_s_node() -> None:
+    model, _ = node_model("BiasAdd", [r(2, 3, 4), r(5), r(2, 3, 4)], **MS)
+    with pytest.raises(ShapeError, match="its Add of .*: sizes 4 and 5 do not broadcast") as e:
+        compile_model(model, CompileOptions(target=device().target))
+    assert (e.value.node, e.value.op) == ("node", "com.microsoft:BiasAdd")

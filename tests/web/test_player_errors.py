@@ -7,17 +7,19 @@ import dataclasses
 import json
 from collections.abc import Iterator
 from pathlib import Path
-from typing import Any
+from typing import Any, cast
 
 import numpy as np
 import pytest
 from playwright.sync_api import BrowserContext
 
 import webrt.plan
-from tests.kernels.harness import device
+from tests.kernels.harness import device, node_model
+from tests.kernels.test_bad_shapes import SAID
 from tests.web.driver import Player, pack, unpack
 from tests.web.test_player import compiled, values
 from webrt import lowering
+from webrt.compiler.compile import compile_model
 from webrt.errors import (
     DeviceLost,
     InputError,
@@ -28,6 +30,7 @@ from webrt.errors import (
     ShapeError,
     TargetError,
     UnsupportedType,
+    WebrtError,
 )
 from webrt.host import CpuProvider
 from webrt.plan import Kernel, Plan, ValueInfo, dump, load
@@ -129,6 +132,17 @@ def test_feeds_that_do_not_fit_name_the_expected_ones(player: Player, plan: Plan
     assert session.run({"x": x})["y"].shape == (2, 4)
     with pytest.raises(InputError, match='location is "cpu" or "gpu"'):
         session.run({"x": x}, location="disk")
+    session.release()
+
+
+@pytest.mark.parametrize("what", [k for k in SAID if k != "body"])
+def test_sizes_that_do_not_fit_are_told_as_natively(player: Player, what: str) -> None:
+    op, inputs, attrs, form, said = SAID[what]
+    model, feeds = node_model(op, inputs, attrs, **cast(Any, {"symbolic": True, **form}))
+    session = player.load(compile_model(model))
+    with pytest.raises(WebrtError) as e:
+        session.run(feeds)
+    assert str(e.value) == f"{op} 'node': {said}"
     session.release()
 
 

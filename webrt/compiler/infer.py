@@ -62,7 +62,10 @@ def describe_inputs(node: Node) -> str:
 
 
 def located(error: WebrtError, node: Node) -> WebrtError:
-    """The error with the node that it is about."""
+    """The error with the model's node that it is about."""
+    if node.caller is not None and not error.node:
+        error.what = f"its {node.op} of {describe_inputs(node)}: {error.what}"
+        return located(error, node.caller)
     return error.at(node=node.name, op=node.op, opset=node.opset, inputs=describe_inputs(node))
 
 

@@ -183,6 +183,8 @@ def _check_sizes(node: Node, b: Builder) -> None:
 
 
 def _title(node: Node) -> str:
+    if node.caller is not None:
+        return f"{_title(node.caller)}, its {node.op}"
     return f"{node.op} {node.name!r}" if node.name else node.op
 
 

@@ -31,6 +31,8 @@ def function(node: Node, body: onnx.FunctionProto, opsets: Mapping[str, int], na
     known: Known = dict(zip(body.input, [*node.inputs, *[None] * len(body.input)], strict=False))
     given = dict(zip(body.output, node.outputs, strict=False))
     nodes = _nodes(node, body.node, known, given, opsets, names)
+    for inner in nodes:
+        inner.caller = node.caller or node
     if any(v is not None and v.producer is node for v in node.outputs):
         raise InvalidModel("its function makes fewer outputs than it has", node=node.name, op=node.op)
     return nodes
@@ -92,6 +94,7 @@ def _nodes(
                 value.producer = new
             known[name] = value
             new.outputs.append(value)
+        new.caller = caller.caller
         out.append(new)
     return out
 
