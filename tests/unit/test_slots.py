@@ -25,7 +25,7 @@ def tenants(draw: st.DrawFn) -> list[Tenant]:
     return made
 
 
-@pytest.mark.parametrize("way", [slots.in_order, slots.by_size, slots.share])
+@pytest.mark.parametrize("way", [slots.in_order, slots.by_size, slots.searched, slots.share])
 @given(tenants())
 def test_no_two_at_once(way: object, given_tenants: list[Tenant]) -> None:
     assert callable(way)
@@ -35,7 +35,17 @@ def test_no_two_at_once(way: object, given_tenants: list[Tenant]) -> None:
 @given(tenants())
 def test_the_smaller_way_is_taken(given_tenants: list[Tenant]) -> None:
     taken = total(slots.share(given_tenants))
-    assert taken == min(total(slots.in_order(given_tenants)), total(slots.by_size(given_tenants)))
+    found = slots.searched(given_tenants)
+    assert total(found) <= total(slots.by_size(given_tenants))
+    assert taken == min(total(slots.in_order(given_tenants)), total(found))
+
+
+def test_other_orders_need_fewer_bytes() -> None:
+    spans = [(48, 0, 1), (48, 1, 3), (32, 2, 4), (16, 4, 6), (64, 4, 5)]
+    five = [Tenant(size, first, last, "a", size) for size, first, last in spans]
+    assert [total(way(five)) for way in (slots.in_order, slots.by_size, slots.searched)] == [160, 144, 128]
+    assert total(slots.share(five)) == 128
+    assert slots.most_at_once(spans) == 112
 
 
 def test_many_tenants_are_placed_in_order_only() -> None:

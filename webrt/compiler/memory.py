@@ -8,16 +8,14 @@ among themselves only, since a slot that is bound whole must fit one.
 
 from __future__ import annotations
 
-from collections import Counter
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
-from itertools import accumulate
 from typing import TypeAlias
 
 from webrt import dims as D
 from webrt.compiler.body import Control
 from webrt.compiler.lower import HostNode, Item, Step, alias_roots, last_uses, reads, writes
-from webrt.compiler.slots import Tenant, share, typical
+from webrt.compiler.slots import Tenant, most_at_once, share, typical
 from webrt.dims import Dim
 from webrt.dtypes import DType
 from webrt.ir import Graph, Value
@@ -146,13 +144,8 @@ def _slots(items: Sequence[Item], device: set[Value], last: dict[Value, int], me
 
 
 def _largest_live(tenants: Sequence[Tenant]) -> int | None:
-    changes: Counter[int] = Counter()
-    for t in tenants:
-        if not isinstance(t.size, int):
-            return None
-        changes[t.first] += t.size
-        changes[t.last + 1] -= t.size
-    return max(accumulate(change for _, change in sorted(changes.items())), default=0)
+    known = [(t.size, t.first, t.last) for t in tenants if isinstance(t.size, int)]
+    return most_at_once(known) if len(known) == len(tenants) else None
 
 
 def _new_slot(memory: Memory, sizes: list[Dim], label: str) -> Place:

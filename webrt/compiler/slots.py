@@ -1,16 +1,19 @@
-"""Which tensors use one slot after another. Two ways, of which the one that needs fewer bytes is taken.
+"""Which tensors use one slot after another. Of several ways the one that needs the fewest bytes is taken.
 
 `in_order` gives slots out in order of first write, the best fitting free one first. `by_size` places the largest tensor
 first, each in the slot that is idle for the shortest time around it (the greedy-by-size assignment of shared objects in
-Pisarchyk and Lee, "Efficient memory management for deep neural net inference", 2020).
+Pisarchyk and Lee, "Efficient memory management for deep neural net inference", 2020). `searched` places them in other
+orders near that one, as long as they help.
 """
 
 from __future__ import annotations
 
+import random
 from bisect import bisect_left
-from collections.abc import Callable, Hashable, Sequence
+from collections import Counter
+from collections.abc import Callable, Hashable, Iterable, Sequence
 from dataclasses import dataclass, field
-from itertools import islice
+from itertools import accumulate, islice
 from typing import TypeAlias
 
 from webrt import dims as D
@@ -23,6 +26,10 @@ SCAN = 64
 """How many free slots are looked at in order; it keeps the cost linear."""
 MOST_BY_SIZE = 2048
 """Above so many tensors they are placed in order only: by size costs the square."""
+MOST_ORDERS = 120
+"""How many orders are tried."""
+MOST_PLACED = 12_000
+"""How many tensors are placed by all of these together, so that it takes a tenth of a second."""
 
 
 @dataclass(frozen=True)
@@ -38,26 +45,16 @@ class Tenant:
 
 @dataclass
 class Shared:
-    """A slot: the sizes it has to hold (those that no other covers) and, in order, the steps at which it is used."""
+    """A slot: the sizes it has to hold (those that no other covers)."""
 
     sizes: list[Dim] = field(default_factory=list)
     typical: int = 0
-    spans: list[tuple[int, int]] = field(default_factory=list)
 
     def hold(self, tenant: Tenant) -> None:
-        """Lets the tenant in; its span must be free."""
+        """Lets the tenant in; nobody may be there at its steps."""
         if not any(D.at_least(s, tenant.size) for s in self.sizes):
             self.sizes = [s for s in self.sizes if not D.at_least(tenant.size, s)] + [tenant.size]
         self.typical = max(self.typical, tenant.typical)
-        self.spans.insert(bisect_left(self.spans, (tenant.first, tenant.last)), (tenant.first, tenant.last))
-
-    def idle(self, tenant: Tenant) -> int | None:
-        """The steps between the tenant and its nearest neighbour in the slot; None where their spans overlap."""
-        at = bisect_left(self.spans, (tenant.first, tenant.last))
-        before = [tenant.first - self.spans[at - 1][1]] if at > 0 else []
-        after = [self.spans[at][0] - tenant.last] if at < len(self.spans) else []
-        gap = min(before + after)
-        return gap if gap > 0 else None
 
 
 Assignment: TypeAlias = list[tuple[Shared, list[int]]]
@@ -68,7 +65,7 @@ def share(tenants: Sequence[Tenant]) -> Assignment:
     """Slots for all tenants (which are in order of first use), in order of first use."""
     ways: list[Callable[[Sequence[Tenant]], Assignment]] = [in_order]
     if len(tenants) <= MOST_BY_SIZE:
-        ways.append(by_size)
+        ways += [by_size, searched]
     found = [way(tenants) for way in ways]
     best = min(found, key=lambda slots: sum(slot.typical for slot, _ in slots))
     return sorted(best, key=lambda s: min(s[1]))
@@ -82,21 +79,104 @@ def typical(size: Dim) -> int:
         return D.LIMIT
 
 
+def most_at_once(sizes: Iterable[tuple[int, int, int]]) -> int:
+    """The most bytes that are needed at one step, of (size, first, last)."""
+    changes: Counter[int] = Counter()
+    for size, first, last in sizes:
+        changes[first] += size
+        changes[last + 1] -= size
+    return max(accumulate(change for _, change in sorted(changes.items())), default=0)
+
+
 def by_size(tenants: Sequence[Tenant]) -> Assignment:
     """The largest first, into the slot of its kind that is idle for the shortest time before or after it."""
-    kinds: dict[Hashable, Assignment] = {}
-    for i in sorted(range(len(tenants)), key=lambda i: (-tenants[i].typical, i)):
+    return _held(tenants, _placed(tenants, _largest_first(tenants)))
+
+
+def searched(tenants: Sequence[Tenant]) -> Assignment:
+    """By size, and then in orders that differ from the best one so far in where a few tenants stand."""
+    draw = random.Random(0)
+    order = _largest_first(tenants)
+    best = _placed(tenants, order)
+    least = most_at_once((t.typical, t.first, t.last) for t in tenants)
+    for _ in range(min(MOST_ORDERS, MOST_PLACED // max(1, len(tenants)))):
+        if _bytes(best) <= least:
+            break
+        other = _shuffled(order, draw)
+        found = _placed(tenants, other)
+        if _bytes(found) <= _bytes(best):
+            best, order = found, other
+    return _held(tenants, best)
+
+
+@dataclass
+class _Place:
+    """A slot while orders are compared: its size, its kind, when it is used (in order), and by whom."""
+
+    size: int
+    kind: Hashable
+    spans: list[tuple[int, int]]
+    held: list[int]
+
+    def idle(self, tenant: Tenant) -> int | None:
+        """The steps between the tenant and its nearest neighbour in the slot; None where their spans overlap."""
+        at = bisect_left(self.spans, (tenant.first, tenant.last))
+        before = [tenant.first - self.spans[at - 1][1]] if at > 0 else []
+        after = [self.spans[at][0] - tenant.last] if at < len(self.spans) else []
+        gap = min(before + after)
+        return gap if gap > 0 else None
+
+    def hold(self, index: int, tenant: Tenant) -> None:
+        self.size = max(self.size, tenant.typical)
+        self.spans.insert(bisect_left(self.spans, (tenant.first, tenant.last)), (tenant.first, tenant.last))
+        self.held.append(index)
+
+
+def _placed(tenants: Sequence[Tenant], order: Iterable[int]) -> list[_Place]:
+    """Each into the slot of its kind that grows least, of these the one that is idle for the shortest time."""
+    made: list[_Place] = []
+    for i in order:
         tenant = tenants[i]
-        slots = kinds.setdefault(tenant.kind, [])
-        idle = [(gap, k) for k, (slot, _) in enumerate(slots) if (gap := slot.idle(tenant)) is not None]
-        if idle:
-            slot, held = slots[min(idle)[1]]
-        else:
-            slot, held = Shared(), []
-            slots.append((slot, held))
-        slot.hold(tenant)
-        held.append(i)
-    return [slot for slots in kinds.values() for slot in slots]
+        found = [
+            (max(0, tenant.typical - place.size), gap, k)
+            for k, place in enumerate(made)
+            if place.kind == tenant.kind and (gap := place.idle(tenant)) is not None
+        ]
+        if not found:
+            made.append(_Place(0, tenant.kind, [], []))
+        made[min(found)[2] if found else -1].hold(i, tenant)
+    return made
+
+
+def _largest_first(tenants: Sequence[Tenant]) -> list[int]:
+    return sorted(range(len(tenants)), key=lambda i: (-tenants[i].typical, i))
+
+
+def _shuffled(order: Sequence[int], draw: random.Random) -> list[int]:
+    """The order with one tenant elsewhere, most likely at the front, or with three a little further to the front."""
+    made = list(order)
+    if draw.random() < 0.5:
+        moved = made.pop(draw.randrange(len(made)))
+        made.insert(int(draw.random() ** 2 * len(made)), moved)
+        return made
+    for _ in range(3):
+        i = draw.randrange(len(made))
+        made.insert(max(0, i - draw.randrange(1, 6)), made.pop(i))
+    return made
+
+
+def _bytes(places: Iterable[_Place]) -> int:
+    return sum(place.size for place in places)
+
+
+def _held(tenants: Sequence[Tenant], places: Iterable[_Place]) -> Assignment:
+    made: Assignment = []
+    for place in places:
+        slot = Shared()
+        for i in place.held:
+            slot.hold(tenants[i])
+        made.append((slot, place.held))
+    return made
 
 
 def in_order(tenants: Sequence[Tenant]) -> Assignment:
