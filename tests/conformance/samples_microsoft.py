@@ -96,6 +96,8 @@ def _quantized() -> Iterator[Sample]:
     yield ms("QLinearAveragePool", *q(image, 0.05, 12), *out, **pool)
     yield ms("QLinearAveragePool", *q(image, 0.05, 12), *out, count_include_pad=1, **pool)
     yield ms("QLinearAveragePool", *q(bytes_(1, 6, 6, 2), 0.05, 12), *out, channels_last=1, **pool)
+    ties = {"kernel_shape": [2, 2], "strides": [2, 2], "pads": [1, 1, 0, 0]}
+    yield ms("QLinearAveragePool", *q(bytes_(1, 2, 9, 9), 0.1, 3), scalar(0.05), np.array(7, np.uint8), **ties)
     yield ms("QLinearGlobalAveragePool", *q(image, 0.05, 12), *out)
     yield ms("QLinearGlobalAveragePool", *q(bytes_(1, 6, 6, 2), 0.05, 12), *out, channels_last=1)
     yield ms("QLinearConcat", *y, *a, *q(bytes_(2, 2, seed=3), 0.0625, 100), axis=1)

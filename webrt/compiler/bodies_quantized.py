@@ -43,6 +43,21 @@ def _unary(text: Writer) -> Writer:
     return write
 
 
+def _average(n: Node) -> Lines:
+    """The zero point is added before rounding, as onnxruntime does: ties go to the even code."""
+    pooled, like = _pooled(f"AveragePool <{given(*POOL, 'count_include_pad: int')}>")(n), n.input(0).dtype
+    if pooled is None or like is None:
+        return None
+    lines = [_real("X", formal(n, 1), formal(n, 2), "x"), *pooled]
+    lines.append(f"codes = Div (y, {formal(n, 3)})")
+    if point := formal(n, 4):
+        lines += [f"point = Cast <to = 1> ({point})", "placed = Add (codes, point)"]
+    else:
+        lines.append("placed = Identity (codes)")
+    one = "one = Constant <value_float = 1.0> ()"
+    return [*lines, one, f"Y = QuantizeLinear <output_dtype = {like.code}> (placed, one)"]
+
+
 def _pooled(operator: str) -> Writer:
     def write(n: Node) -> Lines:
         rank = rank_of(n)
@@ -144,7 +159,7 @@ QUANTIZED: dict[str, Writer] = {
     "QLinearSigmoid": _unary(lambda n: ["y = Sigmoid (x)"]),
     "QLinearLeakyRelu": _unary(lambda n: [f"y = LeakyRelu <{given('alpha: float')}> (x)"]),
     "QLinearSoftmax": _unary(_softmax),
-    "QLinearAveragePool": _unary(_pooled(f"AveragePool <{given(*POOL, 'count_include_pad: int')}>")),
+    "QLinearAveragePool": _average,
     "QLinearGlobalAveragePool": _unary(_pooled("GlobalAveragePool")),
     "QLinearConcat": _concat, "QLinearConv": _qlinear_conv, "QGemm": _qgemm,
     "MatMulIntegerToFloat": _integer_to_float, "DynamicQuantizeMatMul": _dynamic_matmul,

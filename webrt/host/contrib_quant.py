@@ -140,6 +140,16 @@ def _channels_back(call: Call, x: Array) -> Array:
     return np.ascontiguousarray(np.moveaxis(x, 1, -1) if call.get("channels_last", 0) else x)
 
 
+@op("QLinearAveragePool", domain=MS_DOMAIN)
+def qlinear_average_pool(
+    call: Call, x: Array, x_scale: Array, x_zero: Array | None, scale: Array, zero: Array | None = None
+) -> Array:
+    """Means over windows; the zero point is added before rounding, as onnxruntime does: ties go to the even code."""
+    codes = _average(call, real(x, x_scale, x_zero)) / scale.astype(np.float32)
+    point = np.float32(0 if zero is None else zero)
+    return requantize(np.asarray(codes + point), np.zeros((), x.dtype))
+
+
 def _average(call: Call, x: Array) -> Array:
     moved = _channels_first(call, x)
     windows = pool_windows(call, moved)
@@ -154,7 +164,7 @@ def _global_average(call: Call, x: Array) -> Array:
 
 for _name, _function in {
     "QLinearSigmoid": lambda c, x: sigmoid(x), "QLinearLeakyRelu": _leaky, "QLinearSoftmax": _softmax,
-    "QLinearAveragePool": _average, "QLinearGlobalAveragePool": _global_average,
+    "QLinearGlobalAveragePool": _global_average,
 }.items():  # fmt: skip
     _register_unary(_name, _function)
 
