@@ -67,10 +67,14 @@ class Kernel:
 
 @dataclass(frozen=True)
 class Slot:
-    """A device buffer that several tensors use one after another; `size` in bytes, a multiple of 16, at least 16."""
+    """A device buffer that several tensors use one after another; `size` in bytes, a multiple of 16, at least 16.
+
+    `after`: where an input of the plan is the first of them, the bytes that the others need. The first step that writes
+    the slot ends that input."""
 
     size: DimRef
     label: str = ""
+    after: DimRef = 0
 
 
 @dataclass(frozen=True)
@@ -267,7 +271,7 @@ def _versioned(text: str) -> tuple[int, Plan]:
                 "outputs": tuple(_value(v) for v in d["outputs"]),
                 "values": {k: _value(v) for k, v in d["values"].items()},
                 "kernels": tuple(Kernel(**k) for k in d["kernels"]),
-                "slots": tuple(Slot(**{**s, "size": _ref(s["size"]), "label": s["label"]}) for s in d["slots"]),
+                "slots": _slots(d["slots"]),
                 "constants": tuple(Constant(**_frozen(c)) for c in d["constants"]),
                 "steps": _steps(d["steps"]),
                 "checks": tuple((_ref(c), m) for c, m in map(tuple, d["checks"])),
@@ -479,12 +483,17 @@ def _sub(d: Any) -> SubPlan:
             "inputs": tuple(_value(v) for v in _list(d["inputs"], "inputs")),
             "outputs": tuple(_value(v) for v in _list(d["outputs"], "outputs")),
             "values": {k: _value(v) for k, v in d["values"].items()},
-            "slots": tuple(
-                Slot(**{**s, "size": _ref(s["size"]), "label": s["label"]}) for s in _list(d["slots"], "slots")
-            ),
+            "slots": _slots(d["slots"]),
             "steps": _steps(d["steps"]),
             "checks": tuple((_ref(c), m) for c, m in map(tuple, _list(d.get("checks", []), "checks"))),
         }
+    )
+
+
+def _slots(given: Any) -> tuple[Slot, ...]:
+    return tuple(
+        Slot(**{**s, "size": _ref(s["size"]), "label": s["label"], "after": _ref(s.get("after", 0))})
+        for s in _list(given, "slots")
     )
 
 

@@ -194,6 +194,9 @@ def _check_slot(plan: Plan, slot: Slot, where: str) -> None:
     _need(_is_ref(plan, slot.size) and isinstance(slot.label, str), where, "not a size and a label")
     if isinstance(slot.size, int):
         _need(slot.size >= ALIGN and slot.size % ALIGN == 0, where, "its size is not a multiple of 16, at least 16")
+    _need(_is_multiple(plan, slot.after, ALIGN), where, "what follows its input is not a multiple of 16")
+    if isinstance(slot.size, int) and isinstance(slot.after, int):
+        _need(slot.after <= slot.size, where, "what follows its input is larger than it")
 
 
 def _check_constants(constants: Sequence[Constant]) -> None:

@@ -34,7 +34,7 @@ const RECORDS = {
     { params_size: 0, work: [], target: {}, meta: {} }],
   value: ["name dtype shape", { place: null, elements: 0, constant: null, contents: null }],
   kernel: ["name wgsl hash", { requires: {} }],
-  slot: ["size label", {}],
+  slot: ["size label", { after: 0 }],
   constant: ["name dtype shape nbytes offset", {}],
   dispatch: ["kind alternatives bindings params params_offset", { node: -1, textures: [], when: [] }],
   copy: ["kind source source_offset target target_offset size", { node: -1 }],
@@ -107,7 +107,7 @@ function tables(d, depth) {
   };
   if (!made.checks.every((c) => Array.isArray(c) && c.length === 2)) throw damaged("a check is no pair");
   const isRef = (x) => isInt(x) || Array.isArray(x) && x.length === 1;
-  if (!made.slots.every((s) => isRef(s.size))) throw damaged("a slot's size is no size");
+  if (!made.slots.every((s) => isRef(s.size) && isRef(s.after))) throw damaged("a slot's size is no size");
   return made;
 }
 
@@ -228,6 +228,9 @@ function checkSlot(slot, is, where) {
   need(is.ref(slot.size) && isText(slot.label), where, "not a size and a label");
   const fits = typeof slot.size !== "number" || slot.size >= 16 && slot.size % 16 === 0;
   need(fits, where, "its size is not a multiple of 16, at least 16");
+  need(is.multiple(slot.after, 16), where, "what follows its input is not a multiple of 16");
+  const follows = typeof slot.size !== "number" || typeof slot.after !== "number" || slot.after <= slot.size;
+  need(follows, where, "what follows its input is larger than it");
 }
 
 function checkConstants(constants) {

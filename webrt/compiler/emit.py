@@ -75,8 +75,8 @@ class _Emitter:
         steps = tuple(s for _, s in pairs)
         outputs = tuple(self._info(v) for v in self.graph.outputs)
         checks = tuple((self.table.ref(d), m) for p in self.placed for d, m in p.checks)
-        sizes = zip(self.memory.slots, self.memory.labels, strict=True)
-        slots = tuple(P.Slot(self.table.ref(size), label) for size, label in sizes)
+        sizes = zip(self.memory.slots, self.memory.labels, self.memory.after, strict=True)
+        slots = tuple(P.Slot(self.table.ref(size), label, self.table.ref(after)) for size, label, after in sizes)
         self._refuse_unbound(inputs, steps, slots)
         program, size = self.table.program, self.params_size
         return SubPlan(program, inputs, outputs, self.values, slots, steps, size, checks), pairs

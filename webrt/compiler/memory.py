@@ -1,14 +1,15 @@
 """Where every value's bytes are: constants, slots that tensors use one after another, or the host.
 
 A tensor has its slot from its first write to its last read (`slots`). A step never reads and writes one slot, since
-WebGPU refuses a buffer that is bound read-only and writable in one dispatch. Inputs keep a slot of their own (a device
-tensor of the caller may stand in for it); outputs keep theirs to the end. Tensors larger than one binding share slots
-among themselves only, since a slot that is bound whole must fit one.
+WebGPU refuses a buffer that is bound read-only and writable in one dispatch. Inputs have theirs from the beginning (a
+device tensor of the caller may stand in for it), those of a body to the end, too, as a loop need not bring them again;
+outputs keep theirs to the end. Tensors larger than one binding share slots among themselves only, since a slot that is
+bound whole must fit one.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import TypeAlias
 
@@ -28,7 +29,8 @@ Kind: TypeAlias = tuple[bool, frozenset[str]]
 @dataclass
 class Memory:
     """`roots`: alias → the value whose bytes it is. `places`: of each root that has bytes on the device. `tenants`: the
-    sizes in bytes that each slot has to hold; `labels`: whose it was first. `constants`: those on the device, in order
+    sizes in bytes that each slot has to hold, `later` those that it holds after the input that had it first (none where
+    it was no input's); `labels`: whose it was first. `constants`: those on the device, in order
     of first use. `limit`: bytes of one binding. `early`: variables that the feeds bind, before any step. `live`: bytes
     of the tensors that are needed at one time, where that is most; None where sizes are free."""
 
@@ -37,6 +39,7 @@ class Memory:
     roots: dict[Value, Value]
     places: dict[Value, Place] = field(default_factory=dict)
     tenants: list[list[Dim]] = field(default_factory=list)
+    later: list[list[Dim]] = field(default_factory=list)
     labels: list[str] = field(default_factory=list)
     constants: list[Value] = field(default_factory=list)
     live: int | None = None
@@ -53,6 +56,11 @@ class Memory:
         """The size of each slot, in bytes."""
         return [_maximum(sizes) for sizes in self.tenants]
 
+    @property
+    def after(self) -> list[Dim]:
+        """The size of what each slot holds after an input, in bytes."""
+        return [_maximum(sizes) if sizes else 0 for sizes in self.later]
+
     def kind(self, size: Dim) -> Kind:
         """Sizes of one kind may share a slot: both or neither above the binding limit, and known at the same time."""
         return isinstance(size, int) and size > self.limit, D.variables(size) - self.early
@@ -60,25 +68,31 @@ class Memory:
 
 def assign(graph: Graph, items: Sequence[Item], limit: int) -> Memory:
     """Places for every value that a device step touches; `limit` is the target's maxStorageBufferBindingSize."""
-    return _assign(graph, items, limit, [], ())
+    return _assign(graph, items, limit, [], None)
 
 
-def _assign(graph: Graph, items: Sequence[Item], limit: int, constants: list[Value], kept: Iterable[Value]) -> Memory:
-    """`constants` are those of the whole plan so far; the values `kept` are on the device whoever reads them."""
+def _assign(
+    graph: Graph, items: Sequence[Item], limit: int, constants: list[Value], kept: Iterable[Value] | None
+) -> Memory:
+    """`constants` are those of the whole plan so far; of a body the values `kept` are on the device whoever reads
+    them."""
     for item in items:
         for body in item.step.bodies if isinstance(item.step, Control) else ():
             body.memory = _assign(body.graph, body.items, limit, constants, body.ends)
     memory = Memory(limit, _early(graph), alias_roots(items), constants=constants)
-    device = {memory.root(v) for v in (*kept, *(v for i in items for v in _on_device(i.step)))}
-    _constants(items, kept, memory)
+    device = {memory.root(v) for v in (*(kept or ()), *(v for i in items for v in _on_device(i.step)))}
+    _constants(items, kept or (), memory)
     last = last_uses(graph, items, memory.roots)
-    fed: list[Tenant] = []
-    for value in graph.inputs:
-        if value in device and value.const is None:
-            size = slot_size(value)
-            memory.places[value] = _new_slot(memory, [size], value.name)
-            fed.append(Tenant(size, 0, last.get(value, len(items)), None, 0))
-    memory.live = _largest_live([*fed, *_slots(items, device, last, memory)])
+    fed = [v for v in graph.inputs if v in device and v.const is None]
+    values = list(dict.fromkeys([*fed, *_written(items, device, memory)]))
+    if kept is not None:
+        last.update(dict.fromkeys(fed, len(items)))
+    tenants = _tenants(fed, values, items, last, memory)
+    memory.live = _largest_live(tenants)
+    for slot, held in share(tenants):
+        later = [tenants[k].size for k in held if k >= len(fed)] if min(held) < len(fed) else []
+        place = _new_slot(memory, slot.sizes, later, values[min(held)].name)
+        memory.places.update((values[k], place) for k in held)
     return memory
 
 
@@ -123,24 +137,24 @@ def _constants(items: Sequence[Item], kept: Iterable[Value], memory: Memory) -> 
             memory.places[root] = ("c", known[root])
 
 
-def _slots(items: Sequence[Item], device: set[Value], last: dict[Value, int], memory: Memory) -> list[Tenant]:
-    """Gives slots to all that steps write; returns what has them."""
-    values: list[Value] = []
-    tenants: list[Tenant] = []
-    seen: set[Value] = set()
+def _written(items: Sequence[Item], device: set[Value], memory: Memory) -> list[Value]:
+    """What steps write that has no place yet, in that order."""
+    roots = dict.fromkeys(memory.root(v) for item in items for v in writes(item.step))
+    return [v for v in roots if v in device and v not in memory.places and v.const is None]
+
+
+def _tenants(
+    fed: Sequence[Value], values: Sequence[Value], items: Sequence[Item], last: Mapping[Value, int], memory: Memory
+) -> list[Tenant]:
+    """When the values are needed; those that are fed, from before the first step on."""
+    first: dict[Value, int] = dict.fromkeys(fed, -1)
     for i, item in enumerate(items):
-        for value in writes(item.step):
-            root = memory.root(value)
-            if root in seen or root in memory.places or root not in device or root.const is not None:
-                continue
-            seen.add(root)
-            size = slot_size(root)
-            values.append(root)
-            tenants.append(Tenant(size, i, last[root], memory.kind(size), typical(size)))
-    for slot, held in share(tenants):
-        place = _new_slot(memory, slot.sizes, values[held[0]].name)
-        memory.places.update((values[k], place) for k in held)
-    return tenants
+        for v in writes(item.step):
+            first.setdefault(memory.root(v), i)
+    sizes = {v: slot_size(v) for v in values}
+    return [
+        Tenant(size, first[v], last.get(v, len(items)), memory.kind(size), typical(size)) for v, size in sizes.items()
+    ]
 
 
 def _largest_live(tenants: Sequence[Tenant]) -> int | None:
@@ -148,8 +162,9 @@ def _largest_live(tenants: Sequence[Tenant]) -> int | None:
     return most_at_once(known) if len(known) == len(tenants) else None
 
 
-def _new_slot(memory: Memory, sizes: list[Dim], label: str) -> Place:
+def _new_slot(memory: Memory, sizes: list[Dim], later: list[Dim], label: str) -> Place:
     memory.tenants.append(sizes)
+    memory.later.append(later)
     memory.labels.append(label)
     return ("s", len(memory.tenants) - 1)
 

@@ -42,7 +42,7 @@ class Run(Steps):
         self.host, self.stats.down = taken.host, taken.down
         self.settle()
         self._stand_in(taken.tensors)
-        self.memory.ensure(self.frame.slots, self.external)
+        self.memory.ensure(self.needs)
         for info in self.plan.inputs:
             if info.name in self.host:
                 self.upload(info, self.host[info.name])
@@ -51,11 +51,10 @@ class Run(Steps):
         return self._collect()
 
     def _stand_in(self, tensors: Mapping[str, Tensor]) -> None:
-        """Device tensors stand in for their input's slot where nothing writes it."""
+        """Device tensors stand in for their input's slot, until another tensor has it."""
         for name, value in tensors.items():
             slot = self.scope.replaceable.get(name)
-            need = self.frame.slots[slot] if slot is not None else None
-            if slot is not None and need is not None and value.buffer.nbytes >= need:
+            if slot is not None and value.buffer.nbytes >= padded(value.nbytes):
                 self.external[slot] = value.buffer
 
     def _place_tensors(self, tensors: Mapping[str, Tensor]) -> None:

@@ -85,9 +85,9 @@ class Inner:
                 steps.external[slot] = held.bytes.buffer
         moved = dict(given)
         temporary: list[Buffer] = []
-        if not steps.memory.fits(steps.frame.slots, steps.external):
+        if not steps.memory.fits(steps.needs):
             moved = {n: self._aside(h, temporary) for n, h in given.items()}
-        steps.memory.ensure(steps.frame.slots, steps.external)
+        steps.memory.ensure(steps.needs)
         for name, held in moved.items():
             self._move(self.inputs[name], held)
         if temporary:
@@ -118,7 +118,7 @@ def finish(around: Steps, inner: Inner, names: Sequence[str], made: Sequence[Hel
     for info, held in results:
         around.sizes.bind(info, held.shape or (), inner.refusal(info))
     around.settle()
-    around.memory.ensure(around.frame.slots, around.external)
+    around.memory.ensure(around.needs)
     for info, held in results:
         if held.bytes is not None:
             copy(inner.steps, held.bytes, around.range(info))

@@ -58,11 +58,11 @@ class Memory:
         self._upload(sorted(set(constants) - self._constants.keys()))
         self._upload_textures(sorted(set(contents) - self._textures.keys()))
 
-    def ensure(self, sizes: Sequence[int | None], skip: Collection[int] = ()) -> None:
-        """Slots of at least these sizes; one that grows does so by half again, and to LEAST_GROWN at least. Those in
-        `skip` are not needed now."""
+    def ensure(self, sizes: Sequence[int | None]) -> None:
+        """Slots of at least these sizes, as far as they are needed; one that grows does so by half again, and to
+        LEAST_GROWN at least."""
         for i, size in enumerate(sizes):
-            if size is None or i in skip:
+            if size is None:
                 continue
             old = self._slots[i]
             if old is not None and old.nbytes >= size:
@@ -76,10 +76,9 @@ class Memory:
             self.generation += 1
             self._slots[i] = self.device.alloc(wanted, self.plan.slots[i].label or f"slot {i}")
 
-    def fits(self, sizes: Sequence[int | None], skip: Collection[int] = ()) -> bool:
+    def fits(self, sizes: Sequence[int | None]) -> bool:
         """Whether `ensure` would free nothing."""
-        held = [(b, size) for i, (b, size) in enumerate(zip(self._slots, sizes)) if i not in skip]
-        return all(b is None or size is None or b.nbytes >= size for b, size in held)
+        return all(b is None or size is None or b.nbytes >= size for b, size in zip(self._slots, sizes))
 
     def has(self, constant: int) -> bool:
         """Whether a constant is in a buffer."""

@@ -41,10 +41,12 @@ Recording = tuple[int, int, tuple[tuple[int, Buffer], ...]]
 
 @dataclass
 class Frame:
-    """All numbers of a plan at one set of sizes, None where one is not known yet. `recorded`: commands made of it."""
+    """All numbers of a plan at one set of sizes, None where one is not known yet: the bytes of each slot, and of what
+    comes `after` the input in it. `recorded`: commands made of it."""
 
     key: Key
     slots: list[int | None]
+    after: list[int | None]
     steps: list[Ready | None]
     params: bytes
     recorded: dict[Recording, list[Command]] = field(default_factory=dict)
@@ -111,9 +113,10 @@ class Resolver:
     def frame(self, key: Key, values: Sequence[int | None]) -> Frame:
         """Raises TargetError or InputError for numbers that the device or WebGPU cannot take."""
         slots = [self._slot(i, resolve(s.size, values)) for i, s in enumerate(self.plan.slots)]
+        after = [resolve(s.after, values) for s in self.plan.slots]
         params = bytearray(self.plan.params_size)
         steps = [self._step(i, values, params) for i in range(len(self.plan.steps))]
-        return Frame(key, slots, steps, bytes(params))
+        return Frame(key, slots, after, steps, bytes(params))
 
     def _check_constants(self, step: Dispatch) -> None:
         limit = self.target.limit("maxStorageBufferBindingSize")

@@ -5,12 +5,12 @@ from __future__ import annotations
 import base64
 import contextlib
 import logging
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from typing import TypeAlias
 
 from webrt.errors import KernelError, PlacementError
-from webrt.plan import Copy, Dispatch, HostStep, Plan, Step
+from webrt.plan import Dispatch, HostStep, Plan, Step
 from webrt.runtime.device import BindGroup, Buffer, Device, HostNode, HostProvider, Pipeline, Resource
 from webrt.runtime.memory import Memory
 from webrt.runtime.resolve import Frame, Resolver, node_name, places
@@ -48,7 +48,8 @@ class Scope:
         self.resolver = Resolver(plan, device.target, self._refused)
         self.handles = prepare_host(plan.steps, host)
         self.evaluated: dict[Key, list[int | None]] = {}
-        self.replaceable = _replaceable(plan)
+        self.ends = _ends(plan)
+        self.replaceable = _replaceable(plan, self.ends)
         self.inner = {
             i: tuple(Scope(plan.within(body), device, host, self) for body in s.bodies)
             for i, s in enumerate(plan.steps)
@@ -198,14 +199,28 @@ def prepare_host(steps: Sequence[Step], host: HostProvider | None) -> dict[int, 
     return {i: host.prepare(base64.b64decode(s.proto), s.opsets) for i, s in found.items()} if host else {}
 
 
-def _replaceable(plan: Plan) -> dict[str, int]:
-    """Inputs whose slot a caller's buffer may stand in for: nothing ever writes there, and no other input has it."""
-    written = {p for s in plan.steps for p, access in places(s) if access == "w" and isinstance(s, (Dispatch, Copy))}
-    made = {n for s in plan.steps if isinstance(s, (HostStep, Branch, Loop)) for n in s.outputs if n}
-    written |= {place for n in made if n in plan.values and (place := plan.values[n].place)}
+def _ends(plan: Plan) -> dict[int, int]:
+    """The first step that writes each slot."""
+    found: dict[int, int] = {}
+    for i, step in enumerate(plan.steps):
+        written = [p for p, access in places(step) if access == "w"]
+        if isinstance(step, (HostStep, Branch, Loop)):
+            written = [p for n in step.outputs if n and (p := plan.values[n].place) is not None]
+        for kind, index in written:
+            if kind == "s":
+                found.setdefault(index, i)
+    return found
+
+
+def _replaceable(plan: Plan, ends: Mapping[int, int]) -> dict[str, int]:
+    """Inputs whose slot a caller's buffer may stand in for: no other input has it, and nothing writes there before the
+    input is no longer needed."""
     taken = [i.place for i in plan.inputs]
     return {
         i.name: i.place[1]
         for i in plan.inputs
-        if i.place is not None and i.place[0] == "s" and i.place not in written and taken.count(i.place) == 1
+        if i.place is not None
+        and i.place[0] == "s"
+        and taken.count(i.place) == 1
+        and (i.place[1] not in ends or plan.slots[i.place[1]].after != 0)
     }

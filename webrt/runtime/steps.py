@@ -29,7 +29,8 @@ if TYPE_CHECKING:
 
 class Steps:
     """State of one run of a plan's steps. `host` holds what was fed or made on the host; `external` buffers that stand
-    in for slots. `at` is the step of the outermost plan that a sub-plan belongs to; -1 for the plan itself."""
+    in for slots, of inputs until others have these. `now` is the step that is run. `at` is the step of the outermost
+    plan that a sub-plan belongs to; -1 for the plan itself."""
 
     def __init__(self, scope: Scope, queue: Queue, at: int = -1) -> None:
         self.scope, self.plan, self.memory, self.queue, self.at = scope, scope.plan, scope.memory, queue, at
@@ -37,6 +38,7 @@ class Steps:
         self.sizes = Sizes(self.plan, scope.evaluated)
         self.host: dict[str, HostValue] = {}
         self.external: dict[int, Buffer] = {}
+        self.now = 0
         self.memory.before = queue.flush
         self.frame: Frame
         self.renew()
@@ -56,6 +58,7 @@ class Steps:
         """All steps, in order; what need not be waited for is left in the queue."""
         for number, segment in enumerate(self.scope.resolver.segments):
             self.queue.control.check()
+            self.now = segment.start
             step = self.plan.steps[segment.start]
             if segment.kind == "host":
                 self._run_host(segment)
@@ -67,11 +70,24 @@ class Steps:
                 flow.run_loop(self, segment.start, step)
             else:
                 self.queue.add(self._record(number, segment))
+        self.now = len(self.plan.steps)
 
     def settle(self) -> None:
         """New sizes became known."""
         key = self.sizes.settle()
         self.frame = self.scope.frame(key, self.sizes.values)
+
+    def lent(self, step: int) -> dict[int, Buffer]:
+        """The buffers that stand in for slots at a step."""
+        ends = self.scope.ends
+        return {slot: buffer for slot, buffer in self.external.items() if slot not in ends or step < ends[slot]}
+
+    @property
+    def needs(self) -> list[int | None]:
+        """The bytes that each slot needs of its own."""
+        frame = self.frame
+        sizes = zip(frame.slots, frame.after)
+        return [(after or None) if i in self.external else size for i, (size, after) in enumerate(sizes)]
 
     def upload(self, info: ValueInfo, value: HostValue) -> None:
         if info.place is None:
@@ -108,14 +124,15 @@ class Steps:
             raise
 
     def _fill(self, content: Content, texture: Texture, step: int) -> Fill:
-        source = self.memory.binding(content.place, content.offset, 16 * content.texels, self.external)
+        source = self.memory.binding(content.place, content.offset, 16 * content.texels, self.lent(step))
         return Fill(source.buffer, source.offset, texture, content.texels, self.step_of(step))
 
     def _command(self, index: int, ready: Ready, textures: Schedule) -> Command:
         step = self.plan.steps[index]
         if isinstance(step, Copy):
-            source = self.memory.range(step.source, ready.offsets[0], self.external)
-            target = self.memory.range(step.target, ready.offsets[1], self.external)
+            lent = self.lent(index)
+            source = self.memory.range(step.source, ready.offsets[0], lent)
+            target = self.memory.range(step.target, ready.offsets[1], lent)
             size = ready.offsets[2]
             if size > min(source.nbytes, target.nbytes):
                 raise PlanError(f"{node_name(self.plan, step)} copies {size} bytes, beyond the end of a tensor")
@@ -128,13 +145,13 @@ class Steps:
 
     def _resources(self, step: Dispatch, index: int, ready: Ready, textures: Schedule) -> tuple[Resource, ...]:
         """What a dispatch binds, in order."""
-        through = dict(ready.textures)
+        through, lent = dict(ready.textures), self.lent(index)
         found: list[Resource] = []
         if step.params and self.memory.params is not None:
             found.append(Range(self.memory.params, step.params_offset, padded(4 * len(step.params))))
         for binding, ((place, _, _, size), offset) in enumerate(zip(step.bindings, ready.offsets)):
             if binding not in through:
-                found.append(self.memory.binding(place, offset, size, self.external))
+                found.append(self.memory.binding(place, offset, size, lent))
             elif place[0] == "c":
                 found.append(self.memory.texture(through[binding]))
             else:
@@ -153,7 +170,7 @@ class Steps:
                 self.queue.control.check()
                 self._run_node(index, step)
         self.settle()
-        self.memory.ensure(self.frame.slots, self.external)
+        self.memory.ensure(self.needs)
         for _, step in steps:
             for name in step.outputs if isinstance(step, HostStep) else ():
                 if name:
@@ -163,11 +180,11 @@ class Steps:
         """Submits what is pending and binds the sizes that it computed."""
         steps = self.plan.steps[segment.start : segment.stop]
         reads = [r for s in steps if isinstance(s, Read) for r in s.reads]
-        ranges = [self.memory.range(place, 0, self.external)._replace(nbytes=4) for place, _ in reads]
+        ranges = [self.memory.range(place, 0, self.lent(self.now))._replace(nbytes=4) for place, _ in reads]
         for (_, name), data in zip(reads, self.queue.submit(ranges)):
             self.sizes.known[name] = int.from_bytes(data, "little", signed=True)
         self.settle()
-        self.memory.ensure(self.frame.slots, self.external)
+        self.memory.ensure(self.needs)
 
     def _read_operands(self, steps: Iterable[HostStep]) -> None:
         """Submits what is pending and fetches what the steps read from the device, in one round trip."""
@@ -225,7 +242,7 @@ class Steps:
         if info.place is None:
             raise PlanError(f"nothing gives the value {info.name!r}")
         nbytes = dtype_of(info).nbytes(math.prod(self.sizes.shape(info)))
-        where = self.memory.range(info.place, 0, self.external)
+        where = self.memory.range(info.place, 0, self.lent(self.now))
         return Range(where.buffer, where.offset, nbytes)
 
 
