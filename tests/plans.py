@@ -10,11 +10,13 @@ from typing import Any
 
 _FILE = Path(__file__).parent / "unit" / "bad_plans.json"
 TABLE: dict[str, Any] = json.loads(_FILE.read_text(encoding="utf-8"))
+TUNINGS: dict[str, Any] = json.loads((_FILE.parent / "bad_tunings.json").read_text(encoding="utf-8"))
+"""Tables of measurements, as TABLE has plans."""
 
 
-def edited(edits: list[list[Any]]) -> str:
-    """The base plan's JSON after `edits`: ["set", path, value], ["delete", path], ["fill", path, value, times]."""
-    plan = copy.deepcopy(TABLE["base"])
+def edited(edits: list[list[Any]], base: Any = TABLE["base"]) -> str:
+    """The JSON of `base` after `edits`: ["set", path, value], ["delete", path], ["fill", path, value, times]."""
+    plan = copy.deepcopy(base)
     for kind, path, *values in edits:
         at = plan
         for key in path[:-1]:

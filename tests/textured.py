@@ -10,6 +10,7 @@ import numpy as np
 
 from webrt import plan as P
 from webrt import wgsl
+from webrt.dims import DimRef
 from webrt.dtypes import BY_NAME, F32
 from webrt.lowering import WORKGROUP
 
@@ -74,12 +75,14 @@ def refused_plan(then: Sequence[int], late: bool = False) -> P.Plan:
     good = plan.kernels[1]
     kernel = replace(good, name="wrong", wgsl=good.wgsl.replace("load_c(i % 4u)", "nowhere"), hash="wrong")
     last = [(k, (1,), 1, 1) for k in then]
-    when = ((9,), *[1] * len(then)) if late else ()
-    step = replace(plan.steps[1], alternatives=((len(plan.kernels), (1,), 1, 1), *last), when=when)
+    when: tuple[DimRef, ...] = ((9,), *[1] * len(then)) if late else ()
+    step = plan.steps[1]
+    assert isinstance(step, P.Dispatch)
+    step = replace(step, alternatives=((len(plan.kernels), (1,), 1, 1), *last), when=when, node=0)
     placed = P.PlacedNode("sum", "Add", "webgpu", "kernel")
     return replace(
         plan, kernels=(*plan.kernels, kernel), placement=(placed,),
-        steps=(plan.steps[0], replace(step, node=0), *plan.steps[2:]),
+        steps=(plan.steps[0], step, *plan.steps[2:]),
     )  # fmt: skip
 
 

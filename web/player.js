@@ -21,6 +21,7 @@ import { Run } from "./player/run.js";
 import { Scope } from "./player/scope.js";
 import { Origin, readPlan } from "./player/source.js";
 import { walk } from "./player/subplans.js";
+import { Tuning } from "./player/tuning.js";
 
 export {
   DTYPES, DeviceError, DeviceLost, InputError, KernelError, ModelError, NoAdapter, OutOfMemory, PlacementError,
@@ -37,7 +38,10 @@ export { parsePlan } from "./player/plan.js";
  *
  * Options: `device` (a GPUDevice that stays the caller's), `host` (see above), `fetch`, `autoRecover` (a run that meets
  * a lost device gets a new one and is done once more; bytes are kept for that), and `onProgress(stage, done, total)` with
- * the stages "download" (bytes of constants) and "pipelines". Raises PlanError, PlacementError, NoAdapter, TargetError,
+ * the stages "download" (bytes of constants) and "pipelines". `tuning`: true, where kernels that do the same are measured
+ * at the first run, for `tuningBudget` seconds in all (2), and the browser remembers the fastest; or a table that was
+ * measured before (`session.tuning.table` as JSON, or `webrt tune`'s). `tuningTimer(kernel)` gives seconds in place of the
+ * device's clock. Raises PlanError, PlacementError, NoAdapter, TargetError,
  * KernelError, OutOfMemory or DeviceLost.
  */
 export async function loadPlan(file, options = {}) {
@@ -51,7 +55,9 @@ export async function loadPlan(file, options = {}) {
     const plan = await readPlan(source);
     refuseHostSteps(plan, host);
     if (!device) ({ device, leave } = await shareDevice());
-    session = new Session(plan, device, { host, leave, origin, autoRecover, shared: device !== options.device });
+    const tuning = await Tuning.open(device, options, plan.tuning);
+    const shared = device !== options.device;
+    session = new Session(plan, device, { host, leave, origin, autoRecover, shared, options, tuning });
     await session.load(source, onProgress);
     origin.loaded();
     return session;
@@ -80,10 +86,13 @@ export class Session {
   #origin;
   #autoRecover;
   #shared;
+  #options;
 
-  constructor(plan, device, { host, leave, origin, autoRecover, shared }) {
+  constructor(plan, device, { host, leave, origin, autoRecover, shared, options, tuning }) {
     this.plan = plan;
     this.host = host;
+    this.tuning = tuning;
+    this.#options = options;
     this.#leave = leave;
     this.#origin = origin;
     this.#autoRecover = autoRecover;
@@ -123,8 +132,9 @@ export class Session {
       source.cancel();
       throw e;
     };
+    for (const scope of this.scope.every()) await scope.tune(scope.plan.dims.map(() => null)).catch(failed);
     const work = [
-      this.scope.makePipelines(onProgress).catch(failed),
+      this.scope.makeFirst(onProgress).catch(failed),
       this.#loadConstants(source, onProgress),
     ];
     const results = await Promise.allSettled(work);
@@ -260,6 +270,7 @@ export class Session {
     scope.close();
     gpu.close();
     try {
+      this.tuning = await Tuning.open(device, this.#options, this.plan.tuning);
       this.#attach(device);
       await this.load(source, () => {});
     } catch (e) {

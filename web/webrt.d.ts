@@ -38,6 +38,23 @@ export interface LoadOptions {
   /** A run that meets a lost device gets a new one and is done once more; the plan's bytes are kept for that. */
   autoRecover?: boolean;
   onProgress?: (stage: "download" | "pipelines", done: number, total: number) => void;
+  /**
+   * true: kernels that do the same are measured when sizes are new, and the browser remembers the fastest. A table that
+   * was measured before: it is used.
+   */
+  tuning?: boolean | TuningTable;
+  /** Seconds that the session measures in all (2). */
+  tuningBudget?: number;
+  /** Seconds that a kernel takes, in place of the device's clock. */
+  tuningTimer?: (kernel: { name: string }) => number;
+}
+
+/** What was measured on an adapter: `session.tuning.table` as JSON, or what `webrt tune` writes. */
+export interface TuningTable {
+  version: 1;
+  adapter: Record<"vendor" | "architecture" | "device" | "description" | "backend", string>;
+  limits: Record<string, number>;
+  entries: { kernels: string[]; names: string[]; bucket: number[]; chosen: string; us: number[] }[];
 }
 
 export interface RunControl {
@@ -122,6 +139,8 @@ export interface Counters {
   copies: number;
   written: number;
   read: number;
+  /** Measurements of tuning. */
+  measured: number;
 }
 
 export class Session {
@@ -130,6 +149,8 @@ export class Session {
   readonly outputs: ValueDescription[];
   readonly placement: PlacedNode[];
   readonly counters: Counters;
+  /** What is known of the fastest kernels; null where nothing was asked for. Its table is for JSON.stringify. */
+  readonly tuning: { readonly table: { toJSON(): TuningTable } } | null;
   run(feeds: Record<string, Feed>, options?: RunOptions & { location?: "cpu" }): Promise<Record<string, PlainTensor>>;
   run(feeds: Record<string, Feed>, options: RunOptions): Promise<Record<string, PlainTensor | GpuTensor>>;
   /** Times runs step by step from now on. */

@@ -12,12 +12,13 @@ from typing import TYPE_CHECKING, Any, TypeAlias
 from webrt import plan as P
 from webrt import signature
 from webrt.errors import InputError, NoAdapter, NotConstant, PlacementError, counted
-from webrt.options import CPU, WEBGPU, GraphOptimizationLevel, Provider, SessionOptions
+from webrt.options import CPU, DEVICE_OPTIONS, WEBGPU, GraphOptimizationLevel, Provider, SessionOptions
 from webrt.plan import Plan
-from webrt.runtime import devices
+from webrt.runtime import devices, tuning
 from webrt.runtime.device import HostProvider
 from webrt.runtime.devices import AnyDevice, AnySession
 from webrt.runtime.null import NullDevice
+from webrt.runtime.tuning import Tuning
 from webrt.signature import Signature
 
 if TYPE_CHECKING:
@@ -39,7 +40,7 @@ class Loader:
     """Loads one model for one list of providers (None: WebGPU where an adapter exists, then the CPU).
 
     `providers` are those in use; `device` is a NullDevice where the CPU runs everything, and in compile-only mode;
-    `profile` is where sessions add the runs that they time.
+    `profile` is where sessions add the runs that they time, `tuning` what they know of the fastest kernels.
     """
 
     def __init__(self, options: SessionOptions, asked: list[Provider] | None) -> None:
@@ -49,6 +50,8 @@ class Loader:
         self._asked = asked
         self.device: AnyDevice = NullDevice()
         self._device_options: Mapping[str, Any] = {}
+        self._tuning_options: Mapping[str, Any] = {}
+        self.tuning: Tuning | None = None
         self.providers = self._choose(asked)
         self.profile: list[Recorded] | None = [] if options.enable_profiling else None
         self._model: onnx.ModelProto | None = None
@@ -56,6 +59,8 @@ class Loader:
 
     def load(self, source: Any) -> Loaded:
         """Reads a `.webrt` plan, or reads and compiles a model. Raises ModelError, PlanError and PlacementError."""
+        if not is_plan(source):
+            _need("webrt.compiler", "compiling a model")
         loaded = self._load_plan(source) if is_plan(source) else self._load_model(source)
         if loaded[1] is not None:
             self.report(loaded[1])
@@ -73,10 +78,13 @@ class Loader:
     def open(self, plan: Plan) -> AnySession:
         """A session on the device; with the CPU provider where the plan has host steps."""
         if plan.host_steps and self._host is None:
+            _need("webrt.host", "a plan with nodes for the CPU")
             from webrt.host import CpuProvider
 
             self._host = CpuProvider()
-        made = devices.open_session(plan, self.device, self._host, self.options.progress)
+        if self.tuning is None and self._tuning_options and not isinstance(self.device, NullDevice):
+            self.tuning = tuning.of_options(self.device, self._tuning_options)
+        made = devices.open_session(plan, self.device, self._host, self.options.progress, self.tuning)
         made.profile = self.profile
         return made
 
@@ -102,7 +110,9 @@ class Loader:
         if WEBGPU not in names or names[0] == CPU or self.compile_only:
             return wanted
         try:
-            self._device_options = wanted[names.index(WEBGPU)].options
+            options = wanted[names.index(WEBGPU)].options
+            self._device_options = {k: v for k, v in options.items() if k in DEVICE_OPTIONS}
+            self._tuning_options = {k: v for k, v in options.items() if k not in DEVICE_OPTIONS}
             self.device = devices.open_device(self._device_options)
         except NoAdapter as e:
             if CPU not in names:

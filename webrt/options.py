@@ -12,7 +12,9 @@ from webrt.errors import InputError
 
 WEBGPU = "WebGpuExecutionProvider"
 CPU = "CPUExecutionProvider"
-WEBGPU_OPTIONS = frozenset({"power_preference", "adapter", "force_fallback", "limits"})
+DEVICE_OPTIONS = frozenset({"power_preference", "adapter", "force_fallback", "limits"})
+"""Options of the WebGPU provider that say which device it takes."""
+WEBGPU_OPTIONS = DEVICE_OPTIONS | {"tuning", "tuning_file", "tuning_budget"}
 
 ProviderEntry: TypeAlias = str | tuple[str, Mapping[str, Any]]
 
@@ -138,7 +140,7 @@ class SessionOptions:
         except ValueError:
             value = 0.0
         if value is not None and not 0 < value < float("inf"):
-            raise InputError(f"the session config entry {key!r} is a number of seconds above 0, not {text!r}")
+            raise InputError(f"the session config entry {key!r} is a number of {unit} above 0, not {text!r}")
         return value
 
     def is_set(self, key: str) -> bool:

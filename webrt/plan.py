@@ -203,7 +203,7 @@ class Work:
 class Plan:
     """Everything that a run needs. `values` are host operands by name; `checks` = ((size, message), …): a size that
     is 0 at a run refuses the feeds with that message; `meta` is the model's own metadata, opsets and producer; `work`
-    has an entry for each step, or none."""
+    has an entry for each step, or none; `tuning` are tables of runtime/tuning.py, each for an adapter."""
 
     dims: list[list[Any]]
     inputs: tuple[ValueInfo, ...]
@@ -219,6 +219,7 @@ class Plan:
     work: tuple[Work, ...] = ()
     target: Mapping[str, Any] = field(default_factory=dict)
     meta: Mapping[str, Any] = field(default_factory=dict)
+    tuning: tuple[Mapping[str, Any], ...] = ()
     data: Callable[[int], Bytes] | None = field(default=None, compare=False, repr=False)
 
     def constant_bytes(self, index: int) -> Bytes:
@@ -243,6 +244,8 @@ class Plan:
         out["values"] = {k: asdict(v) for k, v in self.values.items()}
         for key in ("inputs", "outputs", "kernels", "slots", "constants", "steps", "placement", "work"):
             out[key] = [asdict(x) for x in out[key]]
+        if not self.tuning:
+            del out["tuning"]
         return {"version": VERSION, **out}
 
 
@@ -276,6 +279,7 @@ def _versioned(text: str) -> tuple[int, Plan]:
                 "steps": _steps(d["steps"]),
                 "checks": tuple((_ref(c), m) for c, m in map(tuple, d["checks"])),
                 "placement": tuple(PlacedNode(**p) for p in d["placement"]),
+                "tuning": tuple(_list(d.get("tuning", []), "tuning")),
                 "work": tuple(Work(**_frozen(w)) for w in _list(d.get("work", []), "work")),
             }
         )

@@ -48,6 +48,7 @@ MAX_BLOCK = 16384
 MAX_PROTO = 1 << 26
 MAX_DEPTH = 32
 MAX_NESTING = 8
+MAX_TUNINGS = 64
 
 _BINDING = re.compile(
     r"@group\(0\) @binding\((\d+)\) var(?:<storage, (read|read_write)>|"
@@ -150,6 +151,11 @@ def _check_extras(plan: Plan) -> None:
     for i, w in enumerate(plan.work):
         _need(_is_work(plan, w), f"work {i}", "not tensors, operators and products")
     _need(_depth(plan.meta) <= MAX_DEPTH, "meta", "nested deeper than allowed")
+    _need(len(plan.tuning) <= MAX_TUNINGS, "tuning", "more entries than allowed")
+    for i, t in enumerate(plan.tuning):
+        _need(
+            isinstance(t, Mapping) and isinstance(t.get("adapter"), Mapping), f"tuning {i}", "not a table of an adapter"
+        )
 
 
 def _is_line(p: PlacedNode) -> bool:

@@ -2,6 +2,7 @@
 
 import * as player from "/web/player.js";
 import { Source, readPlan } from "/web/player/source.js";
+import { Table } from "/web/player/tuning.js";
 
 const objects = new Map();
 
@@ -42,9 +43,11 @@ async function host(steps, inputs) {
 }
 
 const calls = {
-  async load({ plan, url, withHost, device }) {
+  /** `seconds`: what tuning measures of each kernel, by its name. */
+  async load({ plan, url, withHost, device, tuning, tuningBudget, seconds }) {
     const lines = [];
-    const options = { onProgress: (...line) => lines.push(line) };
+    const options = { onProgress: (...line) => lines.push(line), tuning, tuningBudget };
+    if (seconds) options.tuningTimer = ({ name }) => seconds[name];
     if (device) options.device = objects.get(device);
     if (withHost) options.host = host;
     const session = await player.loadPlan(url ?? decode(plan), options);
@@ -53,6 +56,21 @@ const calls = {
   },
   async run({ session, feeds, options }) {
     return mapped(await objects.get(session).run(mapped(feeds, unpack), options), pack);
+  },
+  tuningOf: ({ session }) => JSON.parse(JSON.stringify(objects.get(session).tuning?.table ?? null)),
+  parseTuning: ({ text }) => Table.loads(text) && null,
+  /** Puts a text into the browser's storage in the place of every tuning that is there; null deletes them. */
+  async storeTuning({ text }) {
+    const settled = (request) => new Promise((resolve, reject) => {
+      request.onsuccess = () => resolve(request.result);
+      request.onerror = () => reject(request.error);
+    });
+    const db = await settled(indexedDB.open("webrt"));
+    const store = db.transaction("tuning", "readwrite").objectStore("tuning");
+    const keys = await settled(store.getAllKeys());
+    await Promise.all(keys.map((key) => settled(text === null ? store.delete(key) : store.put(text, key))));
+    db.close();
+    return keys.length;
   },
   counters: ({ session }) => objects.get(session).counters,
   release({ session }) {

@@ -37,13 +37,15 @@ class Player:
         known = getattr(errors, error["name"], None)
         raise known(error["message"]) if known else PageError(f"{error['message']}\n{error['stack']}")
 
-    def load(self, plan: Plan | bytes | str, device: int | None = None, host: bool = False) -> PlayerSession:
+    def load(
+        self, plan: Plan | bytes | str, device: int | None = None, host: bool = False, **options: Any
+    ) -> PlayerSession:
         """A session of a plan, of a file's bytes, or of a file's address; `host`: the page's webrtHost runs steps."""
         source: dict[str, Any] = {"url": plan}
         if not isinstance(plan, str):
             data = dump(plan) if isinstance(plan, Plan) else plan
             source = {"plan": base64.b64encode(data).decode()}
-        return PlayerSession(self, self.call("load", **source, device=device, withHost=host))
+        return PlayerSession(self, self.call("load", **source, device=device, withHost=host, **options))
 
     def check_kernels(self, kernels: Sequence[Any], device: int | None = None) -> list[dict[str, Any]]:
         """What Chromium's compiler says of kernels: {"name", "messages": [...], "missing": [features]} for each."""

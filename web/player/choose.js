@@ -3,15 +3,19 @@
 import { TargetError, lacks } from "./common.js";
 import { resolve } from "./dims.js";
 import { WIDTH } from "./textures.js";
+import { bucketOf } from "./tuning.js";
 
 /** The kernels that a plan's dispatches may run on a target. Raises TargetError where one has none. */
 export class Choices {
   #found = new Map();
   #unknown;
 
-  /** `name` is a step for people; `refused` the kernels that the device's compiler refused, with what it said. */
-  constructor(plan, target, name, refused = new Map()) {
-    Object.assign(this, { plan, target, name, refused });
+  /**
+   * `name` is a step for people; `refused` the kernels that the device's compiler refused, with what it said; `tuning`
+   * says which of those that may run is the fastest.
+   */
+  constructor(plan, target, name, refused = new Map(), tuning = null) {
+    Object.assign(this, { plan, target, name, refused, tuning });
     this.#unknown = plan.dims.map(() => null);
     plan.steps.forEach((s, i) => s.kind === "dispatch" && this.#found.set(i, this.#candidates(s)));
   }
@@ -31,11 +35,65 @@ export class Choices {
 
   /** The kernel of a dispatch, unless sizes decide for another; undefined for other steps. */
   first(index) {
-    return this.plan.steps[index].alternatives?.[this.#found.get(index)[0]][0];
+    const { alternatives } = this.plan.steps[index];
+    return alternatives?.[this.#tuned(index, this.#unknown) ?? this.#found.get(index)[0]][0];
   }
 
-  /** The first alternative that applies at these sizes; null while that is not known. */
+  /**
+   * The alternative to take at these sizes: the fastest, where that was measured, else the first that applies. null while
+   * that is not known.
+   */
   alternative(index, values) {
+    const tuned = this.#tuned(index, values);
+    return tuned === null ? this.#default(index, values) : this.plan.steps[index].alternatives[tuned];
+  }
+
+  /** All alternatives that may run at these sizes, the default first; none while one of these is not known. */
+  options(index, values) {
+    const step = this.plan.steps[index];
+    const applies = step.alternatives.map(([kernel], i) => this.#mayRun(kernel) && this.#applies(step, i, values));
+    return applies.includes(null) ? [] : step.alternatives.map((_, i) => i).filter((i) => applies[i]);
+  }
+
+  /**
+   * What a measurement of these alternatives is kept under, [hashes, bucket]; null while sizes are not known, and where
+   * there is nothing to choose.
+   */
+  key(index, options, values) {
+    const { alternatives, params } = this.plan.steps[index];
+    const hashes = options.map((i) => this.plan.kernels[alternatives[i][0]].hash);
+    if (hashes.length < 2 || new Set(hashes).size !== hashes.length) return null;
+    const sizes = [...alternatives[options[0]].slice(1), ...params].map((x) => resolve(x, values));
+    return sizes.includes(null) ? null : [hashes, bucketOf(sizes)];
+  }
+
+  #mayRun(kernel) {
+    return !this.refused.has(kernel) && !lacks(this.target, this.plan.kernels[kernel].requires);
+  }
+
+  #tuned(index, values) {
+    if (!this.tuning || !(this.plan.steps[index].alternatives?.length > 1)) return null;
+    const options = this.options(index, values);
+    const key = this.key(index, options, values);
+    const chosen = key && this.tuning.table.chosen(...key);
+    return chosen === null ? null : options[key[0].indexOf(chosen)];
+  }
+
+  /** The alternatives that may be taken at some sizes; while there is time to measure, all that may run. */
+  #reachable(index) {
+    const tuned = this.#tuned(index, this.#unknown);
+    if (tuned !== null) return [tuned];
+    const found = this.#found.get(index);
+    if (!this.tuning) return found;
+    const { alternatives } = this.plan.steps[index];
+    const hashes = alternatives.map(([kernel]) => this.plan.kernels[kernel].hash);
+    const mentioned = this.tuning.table.mentions(new Set(hashes));
+    const others = alternatives.map((_, i) => i).filter((i) => this.#mayRun(alternatives[i][0])
+      && (this.tuning.budget > 0 || mentioned.has(hashes[i])));
+    return [...found, ...others];
+  }
+
+  #default(index, values) {
     const step = this.plan.steps[index];
     for (const i of this.#found.get(index)) {
       const applies = this.#applies(step, i, values);
@@ -61,9 +119,9 @@ export class Choices {
   constants() {
     const buffers = new Set();
     const contents = [];
-    for (const [i, found] of this.#found) {
+    for (const i of this.#found.keys()) {
       const step = this.plan.steps[i];
-      for (const kernel of new Set(found.map((a) => step.alternatives[a][0]))) {
+      for (const kernel of new Set(this.#reachable(i).map((a) => step.alternatives[a][0]))) {
         const read = this.contents(step, kernel, this.#unknown);
         contents.push(...read.map(([, c]) => c).filter(({ place: [kind] }) => kind === "c"));
         const { access } = this.plan.kernels[kernel].layout;

@@ -4,11 +4,21 @@ import { Checks } from "./checks.js";
 import { DeviceLost, TargetError, padded, roundUp } from "./common.js";
 import { WIDTH } from "./textures.js";
 
-/** What is counted of a session: `buffers` and `bytes` are alive now, the others only grow. */
+/** What is counted of a session: `buffers` and `bytes` are alive now, the others only grow; `measured` by tuning. */
 const newCounters = () => ({
   buffers: 0, bytes: 0, created: 0, pipelines: 0, bindGroups: 0, submits: 0, dispatches: 0, copies: 0,
-  written: 0, read: 0,
+  written: 0, read: 0, measured: 0,
 });
+
+/** Copies `texels` times 16 bytes of a buffer into a texture: whole rows, then the row that is not full. */
+export function fill(encoder, { source, sourceOffset, texture, texels }) {
+  const whole = Math.floor(texels / WIDTH);
+  const parts = [[0, WIDTH, whole], [whole, texels % WIDTH, 1]].filter(([, width, rows]) => width && rows);
+  for (const [row, width, rows] of parts) {
+    const from = { buffer: source.handle, offset: sourceOffset + 16 * WIDTH * row, bytesPerRow: 16 * WIDTH };
+    encoder.copyBufferToTexture(from, { texture: texture.handle, origin: [0, row] }, [width, rows]);
+  }
+}
 
 /** A GPUDevice with counters, errors by name, and commands that are recorded until a submit is due. */
 export class Gpu extends Checks {
@@ -151,21 +161,11 @@ export class Gpu extends Checks {
 
   #copy(command) {
     if (command.texture) {
-      this.#fill(command);
+      fill(this.#encoder, command);
       return;
     }
     const { source, sourceOffset, target, targetOffset, nbytes } = command;
     this.#encoder.copyBufferToBuffer(source.handle, sourceOffset, target.handle, targetOffset, nbytes);
-  }
-
-  /** Copies `texels` times 16 bytes of a buffer into a texture: whole rows, then the row that is not full. */
-  #fill({ source, sourceOffset, texture, texels }) {
-    const whole = Math.floor(texels / WIDTH);
-    const parts = [[0, WIDTH, whole], [whole, texels % WIDTH, 1]].filter(([, width, rows]) => width && rows);
-    for (const [row, width, rows] of parts) {
-      const from = { buffer: source.handle, offset: sourceOffset + 16 * WIDTH * row, bytesPerRow: 16 * WIDTH };
-      this.#encoder.copyBufferToTexture(from, { texture: texture.handle, origin: [0, row] }, [width, rows]);
-    }
   }
 
   submit() {

@@ -19,6 +19,7 @@ const MAX_BLOCK = 16384;
 const MAX_PROTO = 1 << 26;
 const MAX_DEPTH = 32;
 const MAX_NESTING = 8;
+const MAX_TUNINGS = 64;
 const ALIGN = 256;
 
 const BINDING = new RegExp("@group\\(0\\) @binding\\((\\d+)\\) var(?:<storage, (read|read_write)>|"
@@ -31,7 +32,7 @@ const ACCESS = {
 // Records of a plan: required keys, then optional ones with their defaults.
 const RECORDS = {
   plan: ["version dims inputs outputs values kernels slots constants steps checks placement",
-    { params_size: 0, work: [], target: {}, meta: {} }],
+    { params_size: 0, work: [], target: {}, meta: {}, tuning: [] }],
   value: ["name dtype shape", { place: null, elements: 0, constant: null, contents: null }],
   kernel: ["name wgsl hash", { requires: {} }],
   slot: ["size label", { after: 0 }],
@@ -86,6 +87,7 @@ export function parsePlan(text) {
       + `${VERSION}: update webrt, or compile the model again`);
   }
   d = record("plan", d);
+  if (!Array.isArray(d.tuning)) throw damaged("tuning is no list");
   const plan = {
     ...tables(d, 0), kernels: records("kernel", d.kernels), constants: records("constant", d.constants),
     placement: records("placement", d.placement), work: records("work", d.work),
@@ -190,6 +192,10 @@ function checkExtras(plan, is) {
     need(products && tensors && isTexts(w.ops), `work ${i}`, "not tensors, operators and products");
   });
   need(depth(plan.meta) <= MAX_DEPTH, "meta", "nested deeper than allowed");
+  need(plan.tuning.length <= MAX_TUNINGS, "tuning", "more entries than allowed");
+  plan.tuning.forEach((t, i) => {
+    need(isObject(t) && isObject(t.adapter), `tuning ${i}`, "not a table of an adapter");
+  });
   const known = ["name", "kind", "vendor", "architecture", "limits", "features", "subgroup_sizes"];
   const { target } = plan;
   need(isObject(target) && Object.keys(target).every((k) => known.includes(k)), "target", "not a target description");

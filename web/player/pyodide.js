@@ -6,6 +6,7 @@
 import { RunTerminated, loadPlan, openDevice } from "../player.js";
 import { typed } from "./feeds.js";
 import { Gpu } from "./gpu.js";
+import { adapterOf } from "./tuning.js";
 
 /** A device for Python: { device, gpu }. */
 export async function open() {
@@ -22,8 +23,14 @@ export function describe({ device, gpu }) {
   });
 }
 
-/** A session; `host(steps, tensors)` is Python's, or null where no step is the host's. `file` are the plan's bytes. */
-export async function load(file, { device }, host, onProgress) {
+/** What the adapter says of itself, as JSON. */
+export const adapter = ({ device }) => JSON.stringify(adapterOf(device));
+
+/**
+ * A session; `host(steps, tensors)` is Python's, or null where no step is the host's. `file` are the plan's bytes;
+ * `known` is JSON, { table, budget } of what is known of the fastest kernels, or "".
+ */
+export async function load(file, { device }, host, onProgress, known) {
   const seen = new Set();
   const call = async (steps, inputs) => {
     const fetched = Object.entries(inputs).filter(([name]) => !seen.has(name));
@@ -35,7 +42,9 @@ export async function load(file, { device }, host, onProgress) {
   };
   const progress = (...line) => { if (onProgress) onProgress(...line); };
   // A host is named always: Python keeps the values that never meet a device, even where no step is the host's.
-  const session = await loadPlan(file, { device, host: call, onProgress: progress });
+  const { table = null, budget = null } = known ? JSON.parse(known) : {};
+  const tuning = { tuning: table, tuningBudget: budget || null };
+  const session = await loadPlan(file, { device, host: call, onProgress: progress, ...tuning });
   return { session, seen };
 }
 

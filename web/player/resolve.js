@@ -36,12 +36,15 @@ function lowered(plan, target) {
 
 /** A plan on a target: the kernel of each dispatch, segments of steps, all numbers at given sizes. */
 export class Resolver {
-  /** `refused` are the kernels that the device's compiler refused, with what it said. */
-  constructor(plan, target, refused) {
+  /**
+   * `refused` are the kernels that the device's compiler refused, with what it said; `tuning` says which alternatives are
+   * the fastest.
+   */
+  constructor(plan, target, refused, tuning) {
     this.plan = plan;
     this.target = lowered(plan, target);
     this.#checkTarget(target);
-    this.choices = new Choices(plan, this.target, (s) => this.name(s), refused);
+    this.choices = new Choices(plan, this.target, (s) => this.name(s), refused, tuning);
     const dispatches = plan.steps.filter((s) => s.kind === "dispatch");
     const whole = dispatches.flatMap((s) => s.bindings).filter(([[kind], , , size]) => kind === "s" && !size);
     this.bound = new Set(whole.map(([[, index]]) => index)); // slots that kernels bind whole
@@ -140,13 +143,18 @@ export class Resolver {
 
   #dispatch(step, index, values, params) {
     const chosen = this.choices.alternative(index, values);
-    if (chosen === null) return null;
-    const [kernel, ...counts] = chosen;
+    const ready = chosen && this.ready(step, chosen, values);
+    const words = ready === SKIP ? [] : this.words(step, values);
+    if (ready && words) words.forEach((w, i) => { params[step.params_offset / 4 + i] = w; }); // modulo 2**32
+    return words && ready;
+  }
+
+  /** A dispatch with its numbers, where it takes this alternative; null where one is not known. */
+  ready(step, [kernel, ...counts], values) {
     const groups = counts.map((g) => resolve(g, values));
     const numbers = step.bindings.map(([, , offset]) => resolve(offset, values));
-    const words = step.params.map((w) => resolve(w, values));
     if (groups.includes(0)) return SKIP;
-    if ([...groups, ...numbers, ...words].includes(null)) return null;
+    if ([...groups, ...numbers].includes(null)) return null;
     const limit = this.target.limits.maxComputeWorkgroupsPerDimension;
     for (const g of groups) {
       if (g < 0) {
@@ -157,13 +165,16 @@ export class Resolver {
           + `the device '${this.target.name}' has maxComputeWorkgroupsPerDimension ${limit}`);
       }
     }
-    words.forEach((w, i) => {
-      if (w < -(2 ** 31) || w >= 2 ** 32) {
-        throw new TargetError(`${this.name(step)} needs the number ${w}; a kernel takes -2147483648 to 4294967295`);
-      }
-      params[step.params_offset / 4 + i] = w; // stored modulo 2**32: two's complement
-    });
     return { groups, numbers, kernel, textures: this.choices.contents(step, kernel, values) };
+  }
+
+  /** A dispatch's parameters; null where one is not known. */
+  words(step, values) {
+    const words = step.params.map((w) => resolve(w, values));
+    const beyond = words.find((w) => w !== null && (w < -(2 ** 31) || w >= 2 ** 32));
+    if (words.includes(null)) return null;
+    if (beyond === undefined) return words;
+    throw new TargetError(`${this.name(step)} needs the number ${beyond}; a kernel takes -2147483648 to 4294967295`);
   }
 
   #copy(step, values) {

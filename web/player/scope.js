@@ -2,6 +2,7 @@
 
 import { KernelError } from "./common.js";
 import { pipelineOf } from "./kernels.js";
+import { tune } from "./measure.js";
 import { Memory } from "./memory.js";
 import { Resolver, placesOf } from "./resolve.js";
 import { copied, deciding, isControl, within } from "./subplans.js";
@@ -20,7 +21,7 @@ export class Scope {
     this.plan = plan;
     this.root = around?.root ?? this;
     this.refused = around?.refused ?? new Map();
-    this.resolver = new Resolver(plan, session.gpu.target, this.refused);
+    this.resolver = new Resolver(plan, session.gpu.target, this.refused, session.tuning);
     this.memory = new Memory(plan, session.gpu, this.resolver, around?.memory ?? null);
     this.#pipelines = around ? around.#pipelines : new Map();
     this.lendable = lendable(plan);
@@ -52,8 +53,9 @@ export class Scope {
   /** All numbers of the plan at these sizes, and the pipelines that they need; kept for the last few. */
   async frame(key, values) {
     if (!this.#frames.has(key)) {
+      if (await this.tune(values)) await this.session.loadMissing();
       const frame = this.resolver.frame(values);
-      if (await this.#makePipelines(() => frame.steps.map((ready, i) => [this, i, ready?.kernel]))) {
+      if (await this.makePipelines(() => frame.steps.map((ready, i) => [this, i, ready?.kernel]))) {
         await this.session.loadMissing();
         return this.frame(key, values);
       }
@@ -63,9 +65,22 @@ export class Scope {
     return this.#frames.get(key);
   }
 
+  /** The pipeline of a kernel, which `makePipelines` made. */
+  pipeline(kernel) {
+    return this.#pipelines.get(kernel);
+  }
+
+  /** Measures alternatives at these sizes, where there is time for that. Whether other ones may be chosen now. */
+  async tune(values) {
+    const { tuning } = this.session;
+    if (!(tuning?.budget > 0) || !await tune(this, tuning, values)) return false;
+    await tuning.keep();
+    return true;
+  }
+
   /** The pipeline of a dispatch's kernel and its bind group over these resources, which is kept; `step` is its name. */
   group(index, kernel, resources, step) {
-    const pipeline = this.#pipelines.get(kernel);
+    const pipeline = this.pipeline(kernel);
     const name = (r) => (r.view ? `t${r.id}` : `${r.buffer.id}:${r.offset}:${r.nbytes}`);
     const key = `${kernel}:${resources.map(name).join()}`;
     let kept = this.#groups.get(index);
@@ -77,9 +92,9 @@ export class Scope {
   }
 
   /** Makes the first pipelines of all scopes. */
-  makePipelines(onProgress) {
+  makeFirst(onProgress) {
     const steps = (scope) => scope.plan.steps.map((_, i) => [scope, i, scope.resolver.choices.first(i)]);
-    return this.#makePipelines(() => this.every().flatMap(steps), onProgress);
+    return this.makePipelines(() => this.every().flatMap(steps), onProgress);
   }
 
   /** The constants of all scopes: `wanted` in buffers, `contents` in textures, `kept` on the host as well. */
@@ -123,7 +138,7 @@ export class Scope {
    * place to the next alternative: what follows from the choice of alternatives is another then. Raises KernelError
    * where no alternative is left.
    */
-  async #makePipelines(wanted, onProgress = () => {}) {
+  async makePipelines(wanted, onProgress = () => {}) {
     for (let refused = false; ; refused = true) {
       const missing = new Map();
       for (const [scope, i, kernel] of wanted()) {

@@ -71,6 +71,13 @@ def describe(info: Mapping[str, Any], limits: Mapping[str, int], features: Itera
     )
 
 
+def identity(info: Mapping[str, Any]) -> dict[str, str]:
+    """What tells an adapter, its driver's version included, from others."""
+    names = {"backend": "backend_type"}
+    keys = ("vendor", "architecture", "device", "description", "backend")
+    return {k: str(info.get(names.get(k, k), "")) for k in keys}
+
+
 def _subgroup_sizes(known: str, words: str) -> tuple[int, int]:
     """wgpu-py does not pass them on. SwiftShader has 4; llvmpipe's vectors, whose bits it names, hold 32-bit lanes."""
     if known == "swiftshader":

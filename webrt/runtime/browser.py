@@ -30,6 +30,7 @@ from webrt.runtime.profile import Recorded, of_player
 from webrt.runtime.session import RunStats
 from webrt.runtime.sizes import Sizes
 from webrt.runtime.tensor import Tensor
+from webrt.runtime.tuning import Tuning
 from webrt.runtime.wire import Wire, from_wire, to_wire
 from webrt.target import Target
 
@@ -56,6 +57,7 @@ class BrowserDevice:
     def __init__(self, player: Any, opened: Any) -> None:
         self.player, self.opened = player, opened
         self.target = Target.from_json(player.describe(opened))
+        self.adapter: dict[str, str] = json.loads(player.adapter(opened))
 
     @property
     def counters(self) -> Counters:
@@ -105,8 +107,9 @@ class BrowserSession:
     """
 
     def __init__(
-        self, plan: Plan, device: BrowserDevice, host: HostProvider | None = None, progress: Progress | None = None
-    ) -> None:
+        self, plan: Plan, device: BrowserDevice, host: HostProvider | None = None, progress: Progress | None = None,
+        tuning: Tuning | None = None,
+    ) -> None:  # fmt: skip
         self.plan, self.device = plan, device
         self.last_run = RunStats()
         self.profile: list[Recorded] | None = None
@@ -118,7 +121,8 @@ class BrowserSession:
         self._proxies = [create_proxy(f) for f in (self._run_host, progress) if f is not None]
         call = self._proxies[0] if plan.host_steps else None
         report = self._proxies[1] if progress else None
-        self._loading = device.player.load(to_js(memoryview(P.dump(plan))), device.opened, call, report)
+        known = json.dumps({"table": tuning.table.to_json(), "budget": tuning.seconds}) if tuning else ""
+        self._loading = device.player.load(to_js(memoryview(P.dump(plan))), device.opened, call, report, known)
         self._loaded: Any = None
         if can_run_sync():
             run_sync(self.ready())

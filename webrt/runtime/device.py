@@ -141,6 +141,10 @@ class DeviceMemory(Protocol):
 class Device(DeviceMemory, Protocol):
     """A device. All methods may be called from any thread; `pipelines` may raise KernelError."""
 
+    @property
+    def adapter(self) -> Mapping[str, str]:
+        """What the adapter says of itself: vendor, architecture, device, description, backend."""
+
     def alloc_texture(self, texels: int, words: bool, label: str) -> Texture:
         """A texture of at least so many texels, of rgba32uint (`words`) or rgba32float."""
 

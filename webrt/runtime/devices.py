@@ -14,6 +14,7 @@ from webrt.runtime.device import HostProvider
 from webrt.runtime.native import NativeDevice
 from webrt.runtime.null import NullDevice
 from webrt.runtime.session import Session
+from webrt.runtime.tuning import Tuning
 
 if TYPE_CHECKING:
     from webrt.runtime.browser import BrowserDevice, BrowserSession
@@ -64,14 +65,15 @@ def adapter_name(device: AnyDevice) -> str:
 
 
 def open_session(
-    plan: Plan, device: AnyDevice, host: HostProvider | None, progress: Callable[[str, int, int], None] | None = None
-) -> AnySession:
+    plan: Plan, device: AnyDevice, host: HostProvider | None, progress: Callable[[str, int, int], None] | None = None,
+    tuning: Tuning | None = None,
+) -> AnySession:  # fmt: skip
     """A session of the device's own kind; in a page it reports its loading. Raises what that kind raises."""
     if isinstance(device, (NativeDevice, NullDevice)):
-        return Session(plan, device, host)
+        return Session(plan, device, host, tuning)
     from webrt.runtime.browser import BrowserSession
 
-    return BrowserSession(plan, device, host, progress)
+    return BrowserSession(plan, device, host, progress, tuning)
 
 
 async def prepare() -> None:

@@ -76,6 +76,7 @@ class NativeDevice:
         except (RuntimeError, wgpu.GPUError) as e:
             raise NoAdapter(f"the adapter {chosen.info['device']!r} gives no device ({e}); update its driver") from e
         self.target = adapters.describe(chosen.info, self._device.limits, features).with_limits(**(limits or {}))
+        self.adapter = adapters.identity(chosen.info)
         self.counters = Counters()
         self.lost = False
         self._lock = threading.RLock()

@@ -40,6 +40,7 @@ class NullDevice:
 
     def __init__(self, target: Target = BASE) -> None:
         self.target = target
+        self.adapter: dict[str, str] = {}
         self.lost = False
         self.counters = Counters()
         self.allocator = NoOpAllocator()

@@ -15,6 +15,7 @@ from webrt.runtime.device import Buffer, Command, Layout, padded
 from webrt.runtime.segments import Segment, segments
 from webrt.runtime.sizes import Key
 from webrt.runtime.textures import Content, Schedule, Touch, schedule
+from webrt.runtime.tuning import Table
 from webrt.subplans import Branch, Loop, copied
 from webrt.target import DEFAULT_LIMITS, Target
 
@@ -80,12 +81,14 @@ class Resolver:
 
     `target` has lower limits than the device where the plan was made for less than WebGPU guarantees. `bound` are the
     slots that kernels bind whole. `draws`: whether each run needs a random word. `refused` are the kernels that the
-    device's compiler refused, with what it said."""
+    device's compiler refused, with what it said; `tuned` says which alternatives are the fastest."""
 
-    def __init__(self, plan: Plan, target: Target, refused: Mapping[int, str] | None = None) -> None:
+    def __init__(
+        self, plan: Plan, target: Target, refused: Mapping[int, str] | None = None, tuned: Table | None = None
+    ) -> None:
         self.plan, self.target = plan, _lowered(plan, target)
         _check_target(plan, target)
-        self.choices = Choices(plan, self.target, self._name, refused)
+        self.choices = Choices(plan, self.target, self._name, refused, tuned)
         self.segments = segments(plan)
         self.draws = ["var", DRAWN] in plan.dims
         dispatches = [s for s in plan.steps if isinstance(s, Dispatch)]
@@ -154,15 +157,20 @@ class Resolver:
 
     def _dispatch(self, step: Dispatch, index: int, values: Sequence[int | None], params: bytearray) -> Ready | None:
         alternative = self.choices.alternative(index, values)
-        if alternative is None:
-            return None
+        ready = None if alternative is None else self.ready(step, alternative, values)
+        words = [] if ready is SKIP else self.words(step, values)
+        if ready is not None and words:
+            struct.pack_into(f"<{len(words)}I", params, step.params_offset, *words)
+        return None if words is None else ready
+
+    def ready(self, step: Dispatch, alternative: int, values: Sequence[int | None]) -> Ready | None:
+        """A dispatch with its numbers, where it takes this alternative; None where one is not known."""
         kernel, *counts = step.alternatives[alternative]
         groups = [resolve(g, values) for g in counts]
         offsets = [resolve(o, values) for _, _, o, _ in step.bindings]
-        words = [resolve(p, values) for p in step.params]
         if 0 in groups:
             return SKIP
-        if None in groups or None in offsets or None in words:
+        if None in groups or None in offsets:
             return None
         if any(o % OFFSET_ALIGN for o in offsets if o is not None):
             raise PlanError(f"{self._name(step)} binds a buffer from a byte that is no multiple of {OFFSET_ALIGN}")
@@ -176,10 +184,13 @@ class Resolver:
                     f"{self._name(step)} needs {g} workgroups in a dimension at these sizes; "
                     f"the device {self.target.name!r} has maxComputeWorkgroupsPerDimension {limit}"
                 )
-        for i, w in enumerate(words):
-            struct.pack_into("<I", params, step.params_offset + 4 * i, self._word(step, w or 0))
         textures = tuple(self.choices.contents(step, kernel, values))
         return Ready(known, tuple(o or 0 for o in offsets), kernel, textures)
+
+    def words(self, step: Dispatch, values: Sequence[int | None]) -> list[int] | None:
+        """A dispatch's parameters; None where one is not known."""
+        found = [resolve(p, values) for p in step.params]
+        return None if None in found else [self._word(step, w or 0) for w in found]
 
     def _word(self, step: Dispatch, value: int) -> int:
         if not -(2**31) <= value < 2**32:

@@ -11,12 +11,14 @@ from typing import TypeAlias
 
 from webrt.errors import KernelError, PlacementError
 from webrt.plan import Dispatch, HostStep, Plan, Step
+from webrt.runtime import measure
 from webrt.runtime.device import BindGroup, Buffer, Device, HostNode, HostProvider, Pipeline, Resource
 from webrt.runtime.memory import Memory
 from webrt.runtime.resolve import Frame, Resolver, node_name, places
 from webrt.runtime.sizes import Key
 from webrt.runtime.staging import Staging
 from webrt.runtime.textures import Content
+from webrt.runtime.tuning import Tuning
 from webrt.subplans import Branch, Loop
 
 MAX_FRAMES = 8
@@ -33,25 +35,28 @@ logger = logging.getLogger("webrt")
 
 class Scope:
     """`inner` are the scopes of the bodies of branches and loops, by step; `handed_out` makes and takes back the
-    buffers of outputs that stay on the device, so that a growing cache needs few of them. `open` puts constants
-    and kernels on the device. Raises as `Session` does."""
+    buffers of outputs that stay on the device, so that a growing cache needs few of them; `refused` are the kernels
+    that the device's compiler refused. `open` puts constants and kernels on the device. Raises as `Session` does."""
 
     memory: Memory
 
-    def __init__(self, plan: Plan, device: Device, host: HostProvider | None, around: Scope | None = None) -> None:
-        self.plan, self.device = plan, device
+    def __init__(
+        self, plan: Plan, device: Device, host: HostProvider | None, around: Scope | None = None,
+        tuning: Tuning | None = None,
+    ) -> None:  # fmt: skip
+        self.plan, self.device, self.tuning = plan, device, tuning
         if around is None:
             refuse_host_steps(plan, host)
         self._pipelines: dict[int, Pipeline] = {} if around is None else around._pipelines
         self._root: Scope = self if around is None else around._root
-        self._refused: dict[int, str] = {} if around is None else around._refused
-        self.resolver = Resolver(plan, device.target, self._refused)
+        self.refused: dict[int, str] = {} if around is None else around.refused
+        self.resolver = Resolver(plan, device.target, self.refused, tuning.table if tuning else None)
         self.handles = prepare_host(plan.steps, host)
         self.evaluated: dict[Key, list[int | None]] = {}
         self.ends = _ends(plan)
         self.replaceable = _replaceable(plan, self.ends)
         self.inner = {
-            i: tuple(Scope(plan.within(body), device, host, self) for body in s.bodies)
+            i: tuple(Scope(plan.within(body), device, host, self, tuning) for body in s.bodies)
             for i, s in enumerate(plan.steps)
             if isinstance(s, (Branch, Loop))
         }
@@ -71,15 +76,17 @@ class Scope:
         """Uploads the constants of all scopes while their first pipelines are made. Where both fail, the pipelines'
         error is raised. Kernels that are refused leave their place to others, whose constants follow."""
         every = list(self._every())
+        for scope in every:
+            scope._tune([None] * len(scope.plan.dims))
         wanted = self._constants()
         with contextlib.ExitStack() as stack:
             if any(isinstance(s, Dispatch) for scope in every for s in scope.plan.steps):
                 worker = stack.enter_context(ThreadPoolExecutor(1, "webrt-pipelines"))
-                stack.callback(worker.submit(self._make_pipelines, self._first_kernels).result)
+                stack.callback(worker.submit(self.make_pipelines, self._first_kernels).result)
             self._load(every, *wanted)
             try:
                 stack.pop_all().close()
-                if self._refused:
+                if self.refused:
                     self.memory.add(*self._constants())
             except BaseException:
                 self.close()
@@ -112,8 +119,10 @@ class Scope:
     def frame(self, key: Key, values: Sequence[int | None]) -> Frame:
         """All numbers of the plan at these sizes; kept for the last few."""
         if key not in self._frames:
+            if self._tune(values):
+                self._root.memory.add(*self._root._constants())
             made = self.resolver.frame(key, values)
-            if self._make_pipelines(lambda: self._kernels_of(made)):
+            if self.make_pipelines(lambda: self._kernels_of(made)):
                 self._root.memory.add(*self._root._constants())
                 return self.frame(key, values)
             while len(self._frames) >= MAX_FRAMES:
@@ -121,12 +130,23 @@ class Scope:
             self._frames[key] = made
         return self._frames[key]
 
+    def pipeline(self, kernel: int) -> Pipeline:
+        """The pipeline of a kernel, which `make_pipelines` made."""
+        return self._pipelines[kernel]
+
+    def _tune(self, values: Sequence[int | None]) -> bool:
+        """Measures alternatives at these sizes, where that was asked for. Whether other ones may be chosen now."""
+        if self.tuning is None or not self.tuning.measure or not measure.tune(self, self.tuning, values):
+            return False
+        self.tuning.write()
+        return True
+
     def _kernels_of(self, frame: Frame) -> Wanted:
         return ((self, i, r.kernel) for i, r in enumerate(frame.steps) if r is not None and r.kernel >= 0)
 
     def group(self, step: int, kernel: int, resources: tuple[Resource, ...]) -> tuple[Pipeline, BindGroup]:
         """The pipeline of a dispatch's kernel, and its bind group over these resources, which is kept."""
-        pipeline = self._pipelines[kernel]
+        pipeline = self.pipeline(kernel)
         kept = self._groups.setdefault(step, {})
         if (kernel, resources) not in kept:
             while len(kept) >= MAX_GROUPS_PER_STEP:
@@ -151,14 +171,14 @@ class Scope:
             for scope in inner:
                 yield from scope._every()
 
-    def _make_pipelines(self, wanted: Callable[[], Wanted]) -> bool:
+    def make_pipelines(self, wanted: Callable[[], Wanted]) -> bool:
         """The pipelines of these kernels, as far as there is none yet. Whether one was refused, and left its place to
         the next alternative: what follows from the choice of alternatives is another then.
 
         Raises KernelError where no alternative is left."""
         refused = False
         while True:
-            every = [w for w in wanted() if w[2] not in self._refused]
+            every = [w for w in wanted() if w[2] not in self.refused]
             missing = {k: scope for scope, _, k in every if k not in self._pipelines}
             asked = [(self.plan.kernels[k], scope.resolver.layout_of(k)) for k, scope in missing.items()]
             try:
@@ -174,10 +194,10 @@ class Scope:
         if not found:
             raise error
         for scope, i, kernel in found:
-            if kernel not in self._refused:
+            if kernel not in self.refused:
                 name, where = self.plan.kernels[kernel].name, node_name(scope.plan, scope.plan.steps[i])
                 logger.warning("the kernel %r of %s is left out: the device refused it: %s", name, where, error.said)
-            self._refused[kernel] = f"the kernel {self.plan.kernels[kernel].name!r} was refused"
+            self.refused[kernel] = f"the kernel {self.plan.kernels[kernel].name!r} was refused"
         for scope in self._root._every():
             step = scope.resolver.choices.refresh()
             if step is not None:

@@ -16,22 +16,26 @@ from webrt.runtime.profile import Recorded, Recorder
 from webrt.runtime.queue import Queue
 from webrt.runtime.scope import Scope
 from webrt.runtime.stats import RunStats
+from webrt.runtime.tuning import Tuning, of_plan
 
 __all__ = ["RunStats", "Session"]
 
 
 class Session:
     """Runs a plan. May be used from several threads, one run at a time; the device may be shared. While `profile` is a
-    list, each run is timed step by step and added to it.
+    list, each run is timed step by step and added to it. `tuning` says which alternatives are the fastest, beside what
+    the plan carries for this adapter; or measures them.
 
     Raises PlanError for a plan that breaks a rule of validate.py, TargetError where the device does not meet the plan,
     PlacementError where the plan has host steps and no `host` provider is given, KernelError, OutOfMemory, DeviceLost.
     """
 
-    def __init__(self, plan: Plan, device: Device, host: HostProvider | None = None) -> None:
+    def __init__(
+        self, plan: Plan, device: Device, host: HostProvider | None = None, tuning: Tuning | None = None
+    ) -> None:
         validate.validate(plan)
         self.plan, self.device = plan, device
-        self.scope = Scope(plan, device, host)
+        self.scope = Scope(plan, device, host, tuning=of_plan(plan, device, tuning))
         self.last_run = RunStats()
         self.profile: list[Recorded] | None = None
         self.control = Control()
