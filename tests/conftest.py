@@ -9,6 +9,8 @@ from typing import Any
 import pytest
 from hypothesis import HealthCheck, settings
 
+from tests import draws
+
 # The same cases at every run, and none refused because the machine is busy.
 settings.register_profile("webrt", derandomize=True, deadline=None, suppress_health_check=[HealthCheck.too_slow])
 settings.load_profile("webrt")
@@ -26,6 +28,11 @@ def pytest_configure(config: pytest.Config) -> None:
     config.stash[_RESULTS] = {}
     if config.getoption("--conformance-json") and not hasattr(config, "workerinput"):
         config.pluginmanager.register(_Collector(config), "conformance-collector")
+
+
+def pytest_runtest_setup(item: pytest.Item) -> None:
+    if isinstance(item, pytest.Function):
+        draws.begin(item.nodeid)
 
 
 class _Collector:

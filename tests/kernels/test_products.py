@@ -123,9 +123,8 @@ def test_qlinear_conv(x: tuple[int, ...], w: tuple[int, ...], attrs: dict[str, A
 )
 def test_matmul_nbits(rows: tuple[int, ...], k: int, columns: int, bits: int, block: int, extras: str) -> None:
     blocks = -(-k // block)
-    inputs: list[Array | None] = [
-        floats(*rows, k), quantized(columns, blocks, block * bits // 8), floats(columns * blocks),
-    ]  # fmt: skip
+    scales = floats(columns * blocks) / np.float32(1 << bits)
+    inputs: list[Array | None] = [floats(*rows, k), quantized(columns, blocks, block * bits // 8), scales]
     zeros = quantized(columns * ((blocks * bits + 7) // 8)) if "zeros" in extras else None
     inputs += [zeros, None, floats(columns)] if "bias" in extras else [zeros] if zeros is not None else []
     constants = [i for i in range(1, len(inputs)) if inputs[i] is not None]
