@@ -6,6 +6,7 @@ import struct
 import sys
 import threading
 from collections.abc import Iterator
+from dataclasses import replace
 
 import pytest
 from pytest import MonkeyPatch
@@ -13,6 +14,7 @@ from pytest import MonkeyPatch
 from tests.kernels.harness import device as shared_device
 from webrt.errors import DeviceError, DeviceLost, KernelError, NoAdapter, OutOfMemory, TargetError
 from webrt.plan import Kernel
+from webrt.runtime import pipelines
 from webrt.runtime.adapter import describe
 from webrt.runtime.device import Launch, Layout, Range, Transfer
 from webrt.runtime.encode import recorder, through_wgpu_py
@@ -36,6 +38,20 @@ def device() -> Iterator[NativeDevice]:
     before = (found.counters.buffers, found.counters.bytes)
     yield found
     assert (found.counters.buffers, found.counters.bytes) == before
+
+
+def test_pipelines_that_were_asked_for_last_are_remembered(monkeypatch: MonkeyPatch, device: NativeDevice) -> None:
+    monkeypatch.setattr(pipelines, "MOST_KEPT", 2)
+    add = [replace(ADD_ONE, wgsl=ADD_ONE.wgsl.replace("1u", f"{n}u")) for n in (70, 71, 72)]
+
+    def made(*kernels: Kernel) -> int:
+        before = device.counters.pipelines
+        assert len(device.pipelines([(k, LAYOUT) for k in kernels])) == len(kernels)
+        return device.counters.pipelines - before
+
+    assert [made(add[0]), made(add[1]), made(add[0]), made(add[2])] == [1, 1, 0, 1]
+    assert [made(add[0]), made(add[1])] == [0, 1], "the one that was asked for longest ago is forgotten"
+    assert made(*add) == 1, "one call has as many as it asks for"
 
 
 def words(*values: int) -> bytes:

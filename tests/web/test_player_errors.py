@@ -169,6 +169,16 @@ def test_refused_wgsl_names_kernel_node_and_line(player: Player, plan: Plan) -> 
         player.load(changed(plan, kernels=(broken, *plan.kernels[1:])))
 
 
+def test_the_latest_of_a_map_are_kept(player: Player) -> None:
+    code = """async () => {
+      const { keepLatest } = await import("/web/player/kernels.js");
+      const map = new Map();
+      for (const key of ["a", "b", "a", "c", "c", "a"]) keepLatest(map, key, key.toUpperCase(), 2);
+      return [...map];
+    }"""
+    assert player.page.evaluate(code) == [["c", "C"], ["a", "A"]]
+
+
 def test_check_kernels_tells_what_tint_says(player: Player, plan: Plan) -> None:
     good = plan.kernels[0]
     broken = Kernel("broken", "fn main( {}", "")

@@ -13,26 +13,38 @@ const ENTRIES = {
   U: { storageTexture: { access: "read-only", format: "rgba32uint" } },
 };
 
+// Pipelines that a device remembers, the latest asked for; sessions hold theirs for as long as they live.
+const MOST_KEPT = 1024;
 const pipelinesOf = new WeakMap();
 
 /**
- * A pipeline { handle, layout, first } with an explicit layout, for a Gpu; equal texts share one per device. `where` is
+ * A pipeline { handle, layout, first } with an explicit layout, for a Gpu; equal texts and layouts share one per device. `where` is
  * the node and operator for a KernelError, whose `said` is what is wrong in one line.
  */
 export async function pipelineOf(gpu, kernel, where) {
   if (!pipelinesOf.has(gpu.device)) pipelinesOf.set(gpu.device, new Map());
   const made = pipelinesOf.get(gpu.device);
   const code = dialect(kernel);
-  if (!made.has(code)) {
+  const key = `${kernel.layout.words} ${kernel.layout.access}\n${code}`;
+  let pipeline = made.get(key);
+  if (pipeline === undefined) {
     gpu.counters.pipelines += 1;
-    made.set(code, makePipeline(gpu, kernel, code));
-    made.get(code).catch(() => made.delete(code));
+    pipeline = makePipeline(gpu, kernel, code);
+    pipeline.catch(() => made.get(key) === pipeline && made.delete(key));
   }
+  keepLatest(made, key, pipeline, MOST_KEPT);
   try {
-    return await made.get(code);
+    return await pipeline;
   } catch (e) {
     throw e instanceof Refused ? Object.assign(new KernelError(e.message, where), { said: e.said }) : e;
   }
+}
+
+/** Puts a key last in a Map, which keeps the `most` last. */
+export function keepLatest(map, key, value, most) {
+  map.delete(key);
+  map.set(key, value);
+  if (map.size > most) map.delete(map.keys().next().value);
 }
 
 async function makePipeline(gpu, { name, layout: { words, access } }, code) {

@@ -26,6 +26,9 @@ _ENTRIES: dict[str, dict[str, Any]] = {
 }
 """By the letters of validate.KernelLayout."""
 
+MOST_KEPT = 1024
+"""Pipelines that are remembered, the latest asked for; sessions hold theirs for as long as they live."""
+
 Guard: TypeAlias = Callable[[str], AbstractContextManager[None]]
 """Turns wgpu's errors within its block into webrt's; takes what was asked for."""
 
@@ -66,7 +69,13 @@ class Pipelines:
                 made(len(done))
                 for job in jobs.values():
                     job.result()
-            return [self._kept[key] for key in keys]
+            found = [self._kept[key] for key in keys]
+            for key, pipeline in zip(keys, found):
+                self._kept.pop(key, None)
+                self._kept[key] = pipeline  # the latest asked for stand last
+            for key in list(self._kept)[: max(0, len(self._kept) - MOST_KEPT)]:
+                del self._kept[key]
+            return found
 
     def clear(self) -> None:
         """Forgets all."""
