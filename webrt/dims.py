@@ -27,7 +27,7 @@ from webrt.errors import PlanError, ShapeError
 
 LIMIT = 2**53
 MAX_PROGRAM = 200_000
-MAX_LETTERS = 1 << 16
+MAX_LETTERS = 1 << 22
 """Of an expression that is written out: what goes through it as a tree is bounded by that, however much it shares."""
 MAX_LEVELS = 128
 MAX_TERMS = 1024
