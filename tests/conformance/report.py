@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from collections import Counter, defaultdict
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
@@ -11,8 +12,12 @@ import onnx
 
 import webrt.ops  # noqa: F401  (registers the operators)
 from tests.conformance import cases as C
+from tests.conformance import samples as S
+from tests.conformance.on_cpu import ON_CPU
 from webrt import lowering, schemas
 from webrt.compiler.bodies import BODIES
+from webrt.compiler.partition import STAYS
+from webrt.dtypes import SMALL
 
 COUNTS = Path(__file__).with_name("conformance.json")
 PAGE = Path(__file__).parents[2] / "docs" / "operators.md"
@@ -27,7 +32,26 @@ A node case of `onnx.backend.test` counts as *wholly on WebGPU* when its plan ha
 stayed inputs (those whose elements decide shapes aside), and at least one dispatch or copy really ran. *Metadata
 only*: nothing had to run, the result is an alias or known from the sizes. *On the CPU*: at least one node ran in the
 CPU provider, which every operator has.
+
+*Types on WebGPU* are those of the schema's type parameters with which the operator ran there (one form of it in each,
+by tests/conformance/test_types.py): *floats* are f32, f16 and bf16, *ints* those of 8 to 64 bits, *small* those of 2
+and 4 bits and the 8-bit floats. *On the CPU* are the other types of the schema, and why: devices hold no f64, complex
+numbers, strings, sequences, optionals or maps. What else a node is placed on the CPU for is told by `webrt inspect`.
 """
+ML_DOMAIN = "ai.onnx.ml"
+GROUPS = {
+    "floats": ["float32", "float16", "bfloat16"],
+    "ints": [f"{sign}int{bits}" for bits in (8, 16, 32, 64) for sign in ("", "u")],
+    "small": [t.name for t in SMALL],
+}
+SHORT = {"float32": "f32", "float16": "f16", "bfloat16": "bf16", "float64": "f64"}
+STEPS = {
+    "If": "a branch of the plan",
+    "Loop": "a loop of the plan",
+    "Scan": "a loop of the plan",
+    "Constant": "a constant",
+}
+"""Operators that need no kernel."""
 
 
 def load() -> dict[str, dict[str, dict[str, Any]]]:
@@ -49,6 +73,12 @@ def render(data: dict[str, dict[str, dict[str, Any]]]) -> str:
         "## com.microsoft",
         "",
         *_table(schemas.MS_DOMAIN, data),
+        "",
+        "## ai.onnx.ml",
+        "",
+        "All on the CPU: rows of tables, trees and strings are cheaper there, or nothing that devices hold.",
+        "",
+        ", ".join(_names(ML_DOMAIN)) + ".",
     ]
     return "\n".join([*lines, "", "## Cases on the CPU, by reason", "", *_reasons(), ""])
 
@@ -69,11 +99,15 @@ def _table(domain: str, data: dict[str, dict[str, dict[str, Any]]]) -> list[str]
         native[case["op"]][case["kind"]] += 1
     for case in data.get("browser", {}).values():
         browser[case["op"]] += case["kind"] == "webgpu"
-    lines = ["| operator | kernel at opsets | cases: native / browser | metadata | CPU |", "|---|---|---|---|---|"]
+    lines = [
+        "| operator | kernel at opsets | types on WebGPU | on the CPU | cases: native / browser | metadata | CPU |",
+        "|---|---|---|---|---|---|---|",
+    ]
     for name in _names(domain):
         counts = native[name] if not domain else Counter[str]()
         shown = browser[name] if not domain else 0
-        cells = [name, _opsets(domain, name), f"{counts['webgpu']} / {shown}", counts["metadata"], counts["cpu"]]
+        cases = f"{counts['webgpu']} / {shown}", counts["metadata"], counts["cpu"]
+        cells = [name, _opsets(domain, name), *_types(domain, name), *cases]
         lines.append("| " + " | ".join(map(str, cells)) + " |")
     return lines
 
@@ -92,7 +126,7 @@ def _opsets(domain: str, name: str) -> str:
     versions = range(OLDEST, NEWEST + 1) if not domain else range(1, 2)
     served = [v for v in versions if lowering.find(domain, name, v) is not None]
     if not served:
-        return "by its function body" if _has_body(domain, name) else "none"
+        return STEPS.get(name) or ("by its function body" if _has_body(domain, name) else "none")
     runs: list[list[int]] = []
     for v in served:
         if runs and v == runs[-1][1] + 1:
@@ -107,6 +141,41 @@ def _has_body(domain: str, name: str) -> bool:
         return True
     schema: Any = onnx.defs.get_schema(name, NEWEST if not domain else 1, domain)
     return bool(schema.has_function or schema.has_context_dependent_function)
+
+
+def _types(domain: str, name: str) -> tuple[str, str]:
+    """The types on WebGPU, and those on the CPU with a reason where devices hold them."""
+    key, title = (domain, name), f"ms.{name}" if domain else name
+    opset = max(v for v in S.since_versions(key)) if not domain else 1
+    every = S.allowed(key, opset)
+    held = {p: [n for n in names if n in S.TYPES] for p, names in every.items()}
+    if _opsets(domain, name) == "none":
+        kinds = sorted({_kind(n) for names in every.values() for n in names} & {"sequences", "optionals", "string"})
+        return "", STAYS.get(name) or (f"devices hold no {kinds[0].removesuffix('s')}s" if kinds else "no kernel")
+    stay = {p: ON_CPU.get((title, p), ("", "")) for p in every}
+    here = {p: _grouped([n for n in names if n not in stay[p][0].split()]) for p, names in held.items()}
+    alone = len({*here.values()}) == 1
+    texts = [t if alone else f"{p}: {t}" for p, t in here.items() if t]
+    others = sorted({_kind(n) for names in every.values() for n in names if n not in S.TYPES})
+    why = [f"{_grouped(types.split())} ({reason})" for types, reason in dict.fromkeys(stay.values()) if types]
+    return "; ".join(dict.fromkeys(texts)), "; ".join([*why, *([", ".join(others)] if others else [])])
+
+
+def _grouped(names: Sequence[str]) -> str:
+    """Types for people: groups of which all are there by their names."""
+    parts, rest = [], list(names)
+    for group, members in GROUPS.items():
+        if set(members) <= set(rest):
+            parts.append(group)
+            rest = [n for n in rest if n not in members]
+    order = {n: k for k, n in enumerate(S.TYPES)}
+    return " ".join([*parts, *(SHORT.get(n, n) for n in sorted(rest, key=lambda n: order[n]))])
+
+
+def _kind(text: str) -> str:
+    """What kind of type it is that devices do not hold."""
+    kinds = ("seq", "sequences"), ("optional", "optionals"), ("map", "maps"), ("sparse", "sparse tensors")
+    return next((kind for start, kind in kinds if text.startswith(start)), SHORT.get(text, text))
 
 
 def _reasons() -> list[str]:

@@ -109,13 +109,25 @@ def required_opsets(key: Key) -> set[int]:
     return {v for v in wanted if any(e.since <= v <= (e.until or NEWEST) for e in entries)}
 
 
+def allowed(key: Key, opset: int) -> Mapping[str, list[str]]:
+    """The types of each type parameter of the operator's schema (or of each operand, where it has none): our names for
+    tensors ("float32"), else ONNX's text."""
+    schema = schemas.get_schema(key[1], opset, key[0])
+    if schema is None:
+        return {}
+    texts = {c.type_param_str: list(c.allowed_type_strs) for c in schema.type_constraints}
+    texts = texts or {x.name: [x.type_str] for x in (*schema.inputs, *schema.outputs)}
+    return {parameter: [_type_name(t) for t in types] for parameter, types in texts.items()}
+
+
+def _type_name(text: str) -> str:
+    found = re.fullmatch(r"tensor\((\w+)\)", text)
+    return {"float": "float32", "double": "float64"}.get(found[1], found[1]) if found else text
+
+
 def types_of(key: Key, opset: int, parameter: str) -> list[str]:
     """The types of a type parameter of the operator's schema that kernels compute with."""
-    schema = schemas.get_schema(key[1], opset, key[0])
-    found = [c.allowed_type_strs for c in schema.type_constraints if c.type_param_str == parameter] if schema else []
-    plain = [m[1] for a in (found[0] if found else ()) if (m := re.fullmatch(r"tensor\((\w+)\)", a))]
-    names = ["float32" if p == "float" else p for p in plain]
-    return [n for n in names if n in TYPES]
+    return [n for n in allowed(key, opset).get(parameter, []) if n in TYPES]
 
 
 def newest_samples() -> Iterator[Sample]:
