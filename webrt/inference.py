@@ -22,6 +22,7 @@ from webrt.runtime.devices import AnyDevice, AnySession, adapter_name
 from webrt.runtime.profile import Recorded, trace_text
 from webrt.runtime.session import RunStats, Session
 from webrt.runtime.tensor import Tensor, host_value, integers
+from webrt.runtime.tuning import Tuning
 from webrt.signature import ModelMetadata, NodeArg
 from webrt.variants import Variants
 
@@ -219,6 +220,11 @@ class InferenceSession:
     def device(self) -> AnyDevice:
         """The device, for `Tensor.from_numpy(array, session.device)`. A session on the CPU has a NullDevice."""
         return self._loader.device
+
+    @property
+    def tuning(self) -> Tuning | None:
+        """What the session knows of the fastest kernels; None where no option asked for that."""
+        return self._loader.tuning
 
     @property
     def last_run(self) -> RunStats:

@@ -57,7 +57,7 @@ class SessionOptions:
 
     `log_severity_level`: 0 verbose, 1 info, 2 warning, 3 error, 4 fatal; messages below it are not logged.
     `progress(stage, done, total)` (webrt's own) is called while a session is made: stage "compile", and in a page
-    "download" (bytes of constants) and "pipelines".
+    "download" (bytes of constants) and "pipelines"; and "tuning" while kernels are measured, at a first run too.
     `enable_profiling`: runs are timed step by step until `end_profiling()` writes a Chrome trace; its name starts with
     `profile_file_prefix`.
     `intra_op_num_threads` and `inter_op_num_threads` are accepted and have no effect.

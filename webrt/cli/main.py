@@ -1,4 +1,4 @@
-"""The `webrt` command: compile, run, inspect, bench, profile, site, sandbox-status.
+"""The `webrt` command: compile, run, inspect, bench, profile, tune, site, sandbox-status.
 
 Exit codes: 0 done, 1 an error that is told in one message (a WebrtError, a file that cannot be read or written),
 2 wrong usage, 130 interrupted.
@@ -19,6 +19,7 @@ from webrt.cli import profile as profile_command
 from webrt.cli import run as run_command
 from webrt.cli import sandbox_status
 from webrt.cli import site as site_command
+from webrt.cli import tune as tune_command
 from webrt.errors import WebrtError
 
 _ABOUT = "Runs ONNX models on WebGPU, and compiles them for it without any GPU."
@@ -27,6 +28,7 @@ _EXAMPLES = """examples:
   webrt compile model.onnx                  writes model.webrt; needs no GPU
   webrt run model.onnx --input x=x.npy      runs it here, prints the outputs
   webrt profile model.onnx --html p.html    where the time goes
+  webrt tune model.onnx                     measures which kernels are the fastest here
   webrt site folder --serve                 the page, with everything it needs
 
 `webrt COMMAND --help` shows more. Exit codes: 0 done, 1 an error (told in one message), 2 wrong usage."""
@@ -49,6 +51,7 @@ def parser() -> argparse.ArgumentParser:
         ("inspect", "shows what is in a model or a plan", inspect_command.EXAMPLES, inspect_command),
         ("bench", "measures how fast models run on this machine", bench_command.EXAMPLES, bench_command),
         ("profile", "shows where a model's time goes, kernel by kernel", profile_command.EXAMPLES, profile_command),
+        ("tune", "measures which kernels are the fastest on this machine", tune_command.EXAMPLES, tune_command),
         ("site", "makes a static folder with the page and all it needs", _SITE_EXAMPLES, site_command),
         ("sandbox-status", "shows what confines a compilation here", sandbox_status.EXAMPLES, sandbox_status),
     ):

@@ -82,9 +82,10 @@ def _run_once(session: InferenceSession, made: Mapping[str, Any], notes: Sequenc
 
 
 def open_session(
-    path: Path, providers: Sequence[str], *, strict: bool, progress: Callable[[str, int, int], None] | None = None
-) -> InferenceSession:
-    """A session over a model or a plan; `providers` are "webgpu" and "cpu", none for both."""
+    path: Path, providers: Sequence[str], *, strict: bool, progress: Callable[[str, int, int], None] | None = None,
+    webgpu: Mapping[str, Any] | None = None,
+) -> InferenceSession:  # fmt: skip
+    """A session over a model or a plan; `providers` are "webgpu" and "cpu", none for both; `webgpu` are options."""
     from webrt.inference import InferenceSession
     from webrt.options import SessionOptions
 
@@ -92,7 +93,7 @@ def open_session(
     settings.progress = progress
     if strict:
         settings.add_session_config_entry("session.disable_cpu_ep_fallback", "1")
-    wanted = [_PROVIDERS[p] for p in providers or options.PROVIDERS]
+    wanted = [(_PROVIDERS[p], webgpu or {} if p == "webgpu" else {}) for p in providers or options.PROVIDERS]
     return InferenceSession(path, settings, providers=wanted)
 
 

@@ -14,7 +14,7 @@ from webrt.dims import resolve
 from webrt.errors import InputError, OutOfMemory, PlanError, TargetError
 from webrt.plan import Dispatch, Place, Plan
 from webrt.runtime.device import Buffer, Command, Fill, Launch, Range, Resource, Texture, padded
-from webrt.runtime.resolve import SKIP, Ready
+from webrt.runtime.resolve import SKIP, Ready, node_name
 from webrt.runtime.textures import Content
 from webrt.runtime.tuning import Entry, Key, Tuning, Work
 
@@ -48,8 +48,12 @@ def tune(scope: Scope, tuning: Tuning, values: Sequence[int | None]) -> bool:
     added, refused = False, -1
     while refused != len(scope.refused):
         refused = len(scope.refused)
-        for job in sorted(_jobs(scope, tuning, values).values(), key=lambda j: -j.count * j.groups):
+        jobs = sorted(_jobs(scope, tuning, values).values(), key=lambda j: -j.count * j.groups)
+        for number, job in enumerate(jobs):
+            tuning.progress(number, len(jobs))
             added |= tuning.budget > 0 and _measured(scope, tuning, job, values)
+        if jobs:
+            tuning.progress(len(jobs), len(jobs))
     return added
 
 
@@ -62,6 +66,7 @@ def _measured(scope: Scope, tuning: Tuning, job: Job, values: Sequence[int | Non
     tuning.budget -= tuning.clock() - start
     if entry is not None:
         tuning.table.entries[job.key] = entry
+        tuning.jobs.append((job.key, job.count, node_name(scope.plan, scope.plan.steps[job.step])))
     return entry is not None
 
 

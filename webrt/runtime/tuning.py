@@ -222,7 +222,8 @@ def _alone(device: Device, commands: Sequence[Command], wait: Range) -> float:
 @dataclass
 class Tuning:
     """A session's table. While `measure` is true, what the table lacks is measured, for `budget` seconds in all, and
-    the table is written to `path`. `measured` counts measurements."""
+    the table is written to `path`. `measured` counts measurements; `jobs` are the keys that were added, each with how
+    many dispatches have it and the node of the first. `progress(done, total)` is told of these."""
 
     table: Table
     measure: bool = False
@@ -231,6 +232,8 @@ class Tuning:
     timer: Timer = field(default_factory=lambda: on_device)
     clock: Callable[[], float] = time.monotonic
     measured: int = 0
+    jobs: list[tuple[Key, int, str]] = field(default_factory=list)
+    progress: Callable[[int, int], None] = lambda done, total: None
 
     @property
     def seconds(self) -> float:
