@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import functools
+import importlib.util
 import logging
 import os
 from collections import Counter
@@ -191,6 +192,14 @@ class Loader:
     def _log(self, level: int, text: str) -> None:
         if level >= self.options.log_severity_level * 10:
             logger.log(level, text)
+
+
+def _need(module: str, what: str) -> None:
+    """Raises PlacementError where a page took only the part of webrt that runs plans."""
+    if importlib.util.find_spec(module) is None:
+        raise PlacementError(
+            f"{what} needs more than this page loaded: await pyodide.loadPackage('webrt-compiler') first"
+        )
 
 
 def is_plan(source: Any) -> bool:
