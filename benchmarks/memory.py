@@ -2,7 +2,8 @@
 
 The least is constants and the tensors that are needed at one time (an output that replaces an operand counts once).
 The peak is what a device holds for a session after two runs, without parameters and staging: constants, slots,
-textures. Sizes are those of the model's sample.
+textures. `in_buffers` is the same ratio where no operand is read through a texture, as on every adapter that is not a
+software one. Sizes are those of the model's sample.
 
 python -m benchmarks.memory                     the public models of models.toml
 python -m benchmarks.memory --models DIR        every DIR/NAME.onnx with DIR/NAME.npz beside it
@@ -12,6 +13,7 @@ python -m benchmarks.memory --only NAME         one of them
 from __future__ import annotations
 
 import argparse
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -23,6 +25,7 @@ from webrt.host import CpuProvider
 from webrt.inference import InferenceSession
 from webrt.plan import Plan
 from webrt.runtime.device import padded
+from webrt.runtime.footprint import footprint
 from webrt.runtime.native import NativeDevice
 from webrt.runtime.session import Session
 
@@ -59,27 +62,23 @@ def measure(model: Model) -> dict[str, Any]:
             session.run(None, feeds)
         device._staging.drop()
         peak = device.counters.bytes - padded(plan.params_size)
-    constants = sum(c.nbytes for c in plan.constants)
-    slots = [s.size for s in plan.slots]
-    live = plan.meta["live_bytes"]
-    row: dict[str, Any] = {
-        "model": model.name,
-        "constants": constants,
-        "peak": peak,
-        "lower_bound": None,
-        "ratio": None,
-    }
-    if live is not None:
-        least = constants + live
-        row |= {"slots": sum(int(s) for s in slots if isinstance(s, int)), "lower_bound": least}
-        row["ratio"] = round(peak / least, 3)
-    return row
+    constants, live = sum(c.nbytes for c in plan.constants), plan.meta["live_bytes"]
+    row: dict[str, Any] = {"model": model.name, "constants": constants, "peak": peak, "lower_bound": None}
+    row |= {"ratio": None, "in_buffers": None}
+    held = footprint(plan, device.target)
+    elsewhere = footprint(plan, replace(device.target, kind="gpu", architecture=""))
+    if live is None or held is None or elsewhere is None:
+        return row
+    least = constants + live
+    row |= {"slots": held.slots, "textures": held.textures, "predicted": held.total, "lower_bound": least}
+    return row | {"ratio": round(peak / least, 3), "in_buffers": round(elsewhere.total / least, 3)}
 
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     add_arguments(parser)
-    print_ratios(map(measure, chosen(parser.parse_args())))
+    models = chosen(parser.parse_args())
+    print_ratios((measure(m) for m in models), "ratio", "in_buffers")
 
 
 if __name__ == "__main__":

@@ -80,16 +80,19 @@ def chosen(args: argparse.Namespace) -> Iterator[Model]:
         yield from (public_model(n, bars) for n in table() if args.only in (None, n))
 
 
-def print_ratios(rows: Iterable[Mapping[str, Any]]) -> None:
-    """Each row as JSON as soon as it is there; then the geometric mean and the largest of their ratios, if any."""
-    ratios = []
+def print_ratios(rows: Iterable[Mapping[str, Any]], *keys: str) -> None:
+    """Each row as JSON as soon as it is there; then, for each key, the geometric mean and the largest of what is known
+    of that ratio."""
+    ratios: dict[str, list[float]] = {key: [] for key in keys or ("ratio",)}
     for row in rows:
         print(json.dumps(row), flush=True)
-        if row["ratio"] is not None:
-            ratios.append(row["ratio"])
-    if ratios:
-        mean = statistics.geometric_mean(ratios)
-        print(json.dumps({"geometric_mean": round(mean, 3), "largest": max(ratios)}))
+        for key, found in ratios.items():
+            if row[key] is not None:
+                found.append(row[key])
+    for key, found in ratios.items():
+        if found:
+            mean = round(statistics.geometric_mean(found), 3)
+            print(json.dumps({"of": key, "geometric_mean": mean, "largest": max(found)}))
 
 
 def feeds_of(inputs: Mapping[str, Mapping[str, Any]]) -> dict[str, Array]:

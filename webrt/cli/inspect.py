@@ -14,8 +14,10 @@ from webrt.cli.progress import Bars
 from webrt.compiler.options import PassRecord
 from webrt.errors import counted
 from webrt.plan import Dispatch, Plan, ValueInfo
+from webrt.runtime.footprint import footprint
 from webrt.runtime.sizes import size_text
 from webrt.subplans import Branch, Loop, SubPlan, walk
+from webrt.target import Target
 
 EXAMPLES = """examples:
   webrt inspect model.onnx                       compiles it (without any device) and shows the result
@@ -66,15 +68,14 @@ def describe(plan: Plan, before: Counter[str] | None = None) -> dict[str, Any]:
 
 
 def _memory(plan: Plan) -> dict[str, int | None]:
-    """Bytes of constants and slots together, and the least that would do: constants and the tensors that are needed at
-    one time; None where sizes are free, the least also where branches or loops have slots of their own."""
+    """Bytes that a device of the plan's target holds, and the least that would do: constants and the tensors that are
+    needed at one time; None where sizes are free, the least also where branches or loops have slots of their own."""
     constants, live = sum(c.nbytes for c in plan.constants), plan.meta.get("live_bytes")
-    sizes = [s.size for t in _tables(plan) for s in t.slots]
-    if not isinstance(live, int) or not all(isinstance(s, int) for s in sizes):
+    held = footprint(plan, Target.from_json(plan.target)) if isinstance(live, int) else None
+    if held is None or not isinstance(live, int):
         return {"peak": None, "lower_bound": None}
     nested = any(isinstance(s, (Branch, Loop)) for s in plan.steps)
-    peak = constants + sum(s for s in sizes if isinstance(s, int))
-    return {"peak": peak, "lower_bound": None if nested else constants + live}
+    return {"peak": held.total, "lower_bound": None if nested else constants + live}
 
 
 def _tables(plan: Plan) -> list[Plan | SubPlan]:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
+from typing import NamedTuple
 
 from webrt.errors import PlanError, TargetError
 from webrt.plan import Place, Plan
@@ -159,39 +160,44 @@ class Memory:
         return (min(limit, bound) if slot in self._bound else limit) // 16 * 16
 
     def _upload(self, constants: Sequence[int]) -> None:
-        for arena in self._pack(constants):
-            last, offset = arena[-1]
-            size = offset + padded(self.plan.constants[last].nbytes)
-            buffer = self.device.alloc(size, f"constants from {self.plan.constants[arena[0][0]].name!r} on")
+        for size, held in arenas(self.plan, self.target, constants):
+            buffer = self.device.alloc(size, f"constants from {self.plan.constants[held[0][0]].name!r} on")
             self._arenas.append(buffer)
-            for index, at in arena:
+            for index, at in held:
                 nbytes = self.plan.constants[index].nbytes
                 upload(self.device, buffer, self.plan.constant_bytes(index), at)
                 self._constants[index] = Range(buffer, at, padded(nbytes))
 
-    def _pack(self, constants: Sequence[int]) -> list[list[tuple[int, int]]]:
-        """(constant, offset) by arena. One that is larger than a binding has an arena of its own; one that is larger
-        than a buffer raises TargetError."""
-        most = self.target.limit("maxBufferSize")
-        limit = min(self.target.limit("maxStorageBufferBindingSize"), most)
-        arenas: list[list[tuple[int, int]]] = []
-        end = limit
-        for index in constants:
-            constant = self.plan.constants[index]
-            size = padded(constant.nbytes)
-            if size > most:
-                raise TargetError(
-                    f"the constant {constant.name!r} has {size} bytes; "
-                    f"the device {self.target.name!r} has maxBufferSize {most}"
-                )
-            offset = -(-end // ARENA_ALIGN) * ARENA_ALIGN
-            if offset + size > limit:
-                arenas.append([])
-                offset = 0
-            arenas[-1].append((index, offset))
-            end = offset + size
-        return arenas
-
 
 def _nothing() -> None:
     """Before a run there is nothing to submit."""
+
+
+class Arena(NamedTuple):
+    """A buffer of constants: its bytes, and (constant, offset) of each."""
+
+    nbytes: int
+    constants: list[tuple[int, int]]
+
+
+def arenas(plan: Plan, target: Target, constants: Iterable[int]) -> list[Arena]:
+    """Where constants are. One that is larger than a binding has an arena of its own; one that is larger than a buffer
+    raises TargetError."""
+    most = target.limit("maxBufferSize")
+    limit = min(target.limit("maxStorageBufferBindingSize"), most)
+    made: list[Arena] = []
+    for index in constants:
+        constant = plan.constants[index]
+        size = padded(constant.nbytes)
+        if size > most:
+            raise TargetError(
+                f"the constant {constant.name!r} has {size} bytes; the device {target.name!r} has maxBufferSize {most}"
+            )
+        before = made.pop() if made else Arena(0, [])
+        offset = -(-before.nbytes // ARENA_ALIGN) * ARENA_ALIGN
+        if before.constants and offset + size > limit:
+            made.append(before)
+            before, offset = Arena(0, []), 0
+        before.constants.append((index, offset))
+        made.append(Arena(offset + size, before.constants))
+    return made

@@ -10,10 +10,10 @@ from bisect import bisect_right, insort
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field
 from itertools import pairwise
-from typing import NamedTuple
+from typing import NamedTuple, Protocol
 
 from webrt.plan import TEXTURE_WIDTH, Place
-from webrt.runtime.device import Device, Texture
+from webrt.runtime.device import Texture
 
 
 class Content(NamedTuple):
@@ -135,10 +135,18 @@ def _take(made: Schedule, free: list[TextureId], content: Content) -> TextureId:
     return best
 
 
+class Textures(Protocol):
+    """The part of a device that a pool needs."""
+
+    def alloc_texture(self, texels: int, words: bool, label: str) -> Texture: ...
+
+    def free_texture(self, texture: Texture) -> None: ...
+
+
 class TexturePool:
     """The textures that schedules share; they grow by half again. `changed` is called before one is replaced."""
 
-    def __init__(self, device: Device, most_rows: int, changed: Callable[[], None]) -> None:
+    def __init__(self, device: Textures, most_rows: int, changed: Callable[[], None]) -> None:
         self._device, self._most, self._changed = device, most_rows, changed
         self._textures: dict[bool, list[Texture]] = {False: [], True: []}
 
