@@ -134,6 +134,14 @@ class SessionOptions:
 
     def seconds(self, key: str) -> float | None:
         """A config entry that is a time; None where it was not set. Raises InputError for what is no time above 0."""
+        return self._number(key, "seconds")
+
+    def count(self, key: str) -> int | None:
+        """A config entry that is a number of bytes; None where it was not set. Raises InputError for what is none."""
+        value = self._number(key, "bytes")
+        return None if value is None else int(value)
+
+    def _number(self, key: str, unit: str) -> float | None:
         text = self.entry(key)
         try:
             value = float(text) if text else None
