@@ -15,18 +15,20 @@ async function feeds() {
     { name, dtype, dims, buffer: await (await fetch(at(file))).arrayBuffer() })));
 }
 
+// Each takes a promise of the feeds: what needs none of them does not wait.
 const engines = {
   async player(given) {
     const { loadPlan } = await import("./player.js");
     const array = (f) => (f.dtype === "float16" ? Uint16Array : ARRAYS[f.dtype]);
-    const inputs = Object.fromEntries(given.map((f) => [f.name, { data: new (array(f))(f.buffer), dims: f.dims }]));
+    const inputs = given.then((all) => (
+      Object.fromEntries(all.map((f) => [f.name, { data: new (array(f))(f.buffer), dims: f.dims }]))));
     let session;
     let before;
     return {
       open: async () => { session = await loadPlan(at("model.webrt")); },
       run: async () => {
         before = session.counters;
-        return Object.values(await session.run(inputs));
+        return Object.values(await session.run(await inputs));
       },
       facts: () => {
         const now = session.counters;
@@ -39,20 +41,23 @@ const engines = {
     };
   },
 
-  pyodide: (given) => pyodide(given, "model.onnx"),
-  plan: (given) => pyodide(given, "model.webrt"),
+  async pyodide(given) {
+    const { pyodide: { index, packages } } = await (await fetch("site.json")).json();
+    const model = fetch(at("model.onnx")).then((r) => r.arrayBuffer());
+    return python(given, await start({ index, packages }), new Uint8Array(await model));
+  },
+  async plan(given) {
+    const started = await start({ packages: ["webrt", "numpy"], plan: at("model.webrt") });
+    return python(given, started, started.plan);
+  },
   webgpu: (given) => onnxruntime("ort.webgpu.min.mjs", "webgpu", given),
   wasm: (given) => onnxruntime("ort.wasm.min.mjs", "wasm", given),
 };
 
-async function pyodide(given, file) {
-  const site = await (await fetch("site.json")).json();
-  const index = new URL(site.pyodide.index, location.href).href;
-  const { loadPyodide } = await import(`${index}pyodide.mjs`);
-  const py = await loadPyodide({ indexURL: index });
-  if (file.endsWith(".onnx")) await py.loadPackage(site.pyodide.packages, { messageCallback() {} });
-  else await loadWithoutOnnx(py, site);
-  globalThis.given = given.map((f) => ({ ...f, bytes: new Uint8Array(f.buffer) }));
+const start = async (options) => (await import("./python.js")).startPython(options);
+
+async function python(given, { pyodide: py }, model) {
+  globalThis.given = (await given).map((f) => ({ ...f, bytes: new Uint8Array(f.buffer) }));
   py.runPython(`
 import numpy as np, webrt
 from js import given
@@ -67,7 +72,6 @@ async def packed():
 def facts():
   did = session.last_run
   return [did.dispatches, did.copies, did.host_nodes, did.up, did.down]`);
-  const model = new Uint8Array(await (await fetch(at(file))).arrayBuffer());
   let first = true;
   return {
     open: () => py.globals.get("make")(model),
@@ -83,15 +87,6 @@ def facts():
       return { dispatches, copies, host_nodes, bytes_up, bytes_down };
     },
   };
-  }
-
-/** What running a plan needs: numpy and webrt's own wheel. */
-async function loadWithoutOnnx(py, site) {
-  const { path } = site.pyodide.files.find((f) => /\/webrt-.*\.whl$/.test(f.path));
-  const [wheel] = await Promise.all([
-    fetch(path).then((r) => r.arrayBuffer()), py.loadPackage(["numpy"], { messageCallback() {} }),
-  ]);
-  py.unpackArchive(wheel, "wheel");
 }
 
 async function onnxruntime(module, provider, given) {
@@ -99,14 +94,15 @@ async function onnxruntime(module, provider, given) {
   ort.env.wasm.wasmPaths = new URL("ort/", location.href).href;
   ort.env.wasm.numThreads = 2;
   ort.env.logLevel = "error";
-  const inputs = given.map((f) => [f.name, new ort.Tensor(f.dtype, new ARRAYS[f.dtype](f.buffer), f.dims)]);
+  const inputs = given.then((all) => Object.fromEntries(
+    all.map((f) => [f.name, new ort.Tensor(f.dtype, new ARRAYS[f.dtype](f.buffer), f.dims)])));
   let session;
   return {
     open: async () => {
       session = await ort.InferenceSession.create(at("model.onnx"), { executionProviders: [provider] });
     },
     run: async () => {
-      const made = await session.run(Object.fromEntries(inputs));
+      const made = await session.run(await inputs);
       return session.outputNames.map((n) => ({ dtype: made[n].type, dims: made[n].dims, data: made[n].data }));
     },
     facts: () => ({ threads: ort.env.wasm.numThreads }),
@@ -131,7 +127,7 @@ let engine;
 globalThis.bench = {
   /** Loads a model and runs it once: { facts, outputs }. */
   async open(name) {
-    engine = await engines[name](await feeds());
+    engine = await engines[name](feeds());
     const [session] = await seconds(() => engine.open());
     const [first, outputs] = await seconds(() => engine.run());
     return { facts: { session, first_run: first }, outputs: outputs.map(packed) };

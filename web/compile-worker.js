@@ -42,7 +42,7 @@ async function start(files) {
   const lockFileContents = new TextDecoder().decode(files[LOCK_FILE]);
   const [indexURL, packageBaseUrl] = [ADDRESS, ADDRESS];
   const pyodide = await loadPyodide({ indexURL, packageBaseUrl, createPyodideModule, lockFileContents });
-  await pyodide.loadPackage("webrt", { messageCallback() {} });
+  await pyodide.loadPackage("webrt-compiler", { messageCallback() {} });
   for (const name of Object.keys(files)) delete files[name];
   const { compile_bytes: compile } = pyodide.pyimport("webrt.compiler.page");
   return ({ model, request, externalData }, report) => {

@@ -2,6 +2,7 @@
 
 import { DTYPES, PlacementError, WebrtError, loadPlan } from "./player.js";
 import { describe as describeDevice, open as openDevice } from "./player/pyodide.js";
+import { startPython } from "./python.js";
 import { describe, freeSizes, makeFeeds } from "./tensors.js";
 
 const report = (stage, done, total) => postMessage({ progress: [stage, done, total] });
@@ -46,28 +47,23 @@ function countDownloads(files) {
 
 /** Pyodide with webrt and app.py in it, loaded once: { app, site }. */
 function withPython() {
-  python ??= startPython().catch((error) => {
+  python ??= loadPython().catch((error) => {
     python = null;
     throw error;
   });
   return python;
 }
 
-async function startPython() {
+async function loadPython() {
   const site = await readSite();
-  const index = new URL(site.pyodide.index, location.href).href;
   countDownloads(site.pyodide.files);
-  report(CORE, 0, 1);
-  const { loadPyodide } = await import(`${index}pyodide.mjs`);
-  const pyodide = await loadPyodide({ indexURL: index });
-  report(CORE, 1, 1);
-  report(PACKAGES, 0, 1);
-  await pyodide.loadPackage(site.pyodide.packages, { messageCallback: () => {} });
-  report(PACKAGES, 1, 1);
+  const begun = [CORE, PACKAGES];
+  begun.forEach((stage) => report(stage, 0, 1));
+  const sources = ["app.py", "ocr.py"].map(async (name) => [name, await (await fetch(name)).text()]);
+  const { pyodide } = await startPython(site.pyodide);
+  begun.forEach((stage) => report(stage, 1, 1));
   report("Starting Python", 0, 1);
-  for (const name of ["app.py", "ocr.py"]) {
-    pyodide.FS.writeFile(`/home/pyodide/${name}`, await (await fetch(name)).text());
-  }
+  for (const [name, text] of await Promise.all(sources)) pyodide.FS.writeFile(`/home/pyodide/${name}`, text);
   const app = pyodide.pyimport("app");
   report("Starting Python", 1, 1);
   return { app, site };

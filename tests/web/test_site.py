@@ -98,9 +98,10 @@ def test_lock_names_exactly_the_wheels_with_their_checksums(folder: Path) -> Non
     named = {package["file_name"]: package["sha256"] for package in lock["packages"].values()}
     there = {path.name: assets.sha256_of(path) for path in (folder / "pyodide").glob("*.whl")}
     assert named == there
-    expected = {"ml-dtypes", "numpy", "onnx", "protobuf", "typing-extensions", "webrt"}
+    expected = {"ml-dtypes", "numpy", "onnx", "protobuf", "typing-extensions", "webrt", "webrt-compiler"}
     assert set(lock["packages"]) == expected
-    assert set(lock["packages"]["webrt"]["depends"]) == {"numpy", "onnx"}
+    assert set(lock["packages"]["webrt-compiler"]["depends"]) == {"numpy", "onnx", "webrt"}
+    assert lock["packages"]["webrt"]["depends"] == []
     assert lock["info"] == assets.catalog().info
 
 

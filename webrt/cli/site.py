@@ -5,7 +5,8 @@
     DIR/models/                      the demo's model
     DIR/site.json                    what is there: paths relative to DIR, sizes in bytes, sha256
 
-The page loads Pyodide with `loadPyodide({indexURL: "pyodide/"})` and `loadPackage(site.pyodide.packages)`.
+The page loads Pyodide with `loadPyodide({indexURL: "pyodide/"})` and `loadPackage(site.pyodide.packages)`, or, to run
+plans only, with the package `webrt` (and numpy, for arrays); web/python.js does so.
 """
 
 from __future__ import annotations
@@ -79,7 +80,7 @@ def _add_pyodide(folder: Path, progress: assets.Progress) -> None:
     """Pyodide's core, all wheels and their lock file."""
     folder.mkdir()
     fetched = assets.fetch_groups("core", "wheels", progress=progress)
-    packages = [wheels.own_wheel(folder), wheels.ml_dtypes_wheel(folder)]
+    packages = [*wheels.own_wheels(folder), wheels.ml_dtypes_wheel(folder)]
     for path in fetched:
         if path.name.startswith("onnx-"):
             packages.append(wheels.slim_onnx(path, folder))
@@ -103,7 +104,7 @@ def _write_manifest(site: Path, model: Path | None) -> None:
             "version": assets.catalog().version,
             "index": "pyodide/",
             "lock": "pyodide/pyodide-lock.json",
-            "packages": ["webrt"],
+            "packages": ["webrt-compiler"],
             "files": files,
         },
         "demo": _describe(site, model) if model else None,

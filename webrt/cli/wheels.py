@@ -19,6 +19,14 @@ _ONNX_DROPPED = ("onnx/backend/test/data/", "onnx/backend/test/case/", "onnx/tes
 _ONNX_DROPPED_SUFFIXES = (".h", ".cc", ".proto", ".in.proto", ".pyi")
 
 
+_COMPILES = (
+    "webrt/compiler/", "webrt/host/", "webrt/ops/", "webrt/_data/shaders/",
+    "webrt/ir.py", "webrt/lowering.py", "webrt/schema_shapes.py", "webrt/schemas.py",
+)  # fmt: skip
+_RUNS = ("webrt/runtime/", "webrt/_data/web/player.js", "webrt/_data/web/player/")
+_NATIVE = ("webrt/sandbox.py",)
+
+
 def write_wheel(folder: Path, name: str, version: str, files: dict[str, bytes], metadata: str = "") -> Path:
     """Writes the pure wheel name-version-py3-none-any.whl with `files` (path in the wheel → content) and returns it.
 
@@ -36,20 +44,40 @@ def write_wheel(folder: Path, name: str, version: str, files: dict[str, bytes], 
     return path
 
 
-def own_wheel(folder: Path) -> Path:
-    """Packs the installed webrt (editable or not), its WGSL bodies and its page files into a wheel in `folder`.
+def own_wheels(folder: Path) -> list[Path]:
+    """Packs what works in a page of the installed webrt (editable or not) into two wheels in `folder`: `webrt`, which
+    runs plans and needs no other package, and `webrt_compiler`, which adds the compile half and the CPU provider.
 
     Raises WebrtError when webrt is imported without having been installed.
     """
     try:
-        distribution = importlib.metadata.distribution("webrt")
+        version = importlib.metadata.version("webrt")
     except importlib.metadata.PackageNotFoundError as error:
         raise WebrtError("webrt is not installed; `pip install -e .` in its checkout first") from error
+    files = own_files()
+    runs = {name: content for name, content in files.items() if _is_run(name)}
+    compiles = {name: content for name, content in files.items() if name.startswith(_COMPILES)}
+    needs = "".join(f"Requires-Dist: {name}\n" for name in ("webrt", "numpy", "onnx"))
+    metadata = f"Metadata-Version: 2.1\nName: webrt_compiler\nVersion: {version}\n{needs}"
+    return [
+        write_wheel(folder, "webrt", version, runs),
+        write_wheel(folder, "webrt_compiler", version, compiles, metadata),
+    ]
+
+
+def own_files() -> dict[str, bytes]:
+    """The installed package as a wheel has it, with its WGSL bodies and page files: path in the wheel → content."""
     package = Path(resources.__file__).parent
     files = {f"webrt/{name}": content for name, content in _tree(package) if not name.startswith("_data/")}
     for data in ("shaders", "web"):
         files |= {f"webrt/_data/{data}/{name}": content for name, content in _tree(resources.data_dir(data))}
-    return write_wheel(folder, "webrt", distribution.version, files, distribution.read_text("METADATA") or "")
+    return files
+
+
+def _is_run(name: str) -> bool:
+    """Whether a file belongs to what runs plans in a page: the modules at the top, runtime/ and the player."""
+    at_top = name.count("/") == 1 and not name.startswith((*_COMPILES, *_NATIVE))
+    return at_top or name.startswith(_RUNS)
 
 
 def ml_dtypes_wheel(folder: Path) -> Path:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import importlib
 import json
 import math
 import posixpath
@@ -271,10 +272,18 @@ async def prepare() -> None:
         return
     try:
         with raising():
-            player = await run_js("(url) => import(url)")(_module_url("player/pyodide.js", {}))
+            player = _page_player() or await run_js("(url) => import(url)")(_module_url("player/pyodide.js", {}))
             _device[:] = [BrowserDevice(player, await player.open())]
     except NoAdapter as e:
         _device[:] = [e]
+
+
+def _page_player() -> Any:
+    """The player that web/python.js gave, which may have begun already; None without it."""
+    try:
+        return importlib.import_module("webrt_player")
+    except ModuleNotFoundError:
+        return None
 
 
 def open_device(options: Mapping[str, Any] | None = None) -> BrowserDevice:

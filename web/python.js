@@ -1,0 +1,81 @@
+/**
+ * Pyodide with webrt in it, from a folder of `webrt site`. What needs no Python begins at once, while Python loads: the
+ * device opens; the plan is fetched and checked, its pipelines are made and its constants uploaded.
+ *
+ *   const { pyodide, plan } = await startPython({ plan: "model.webrt", packages: ["webrt", "numpy"] });
+ *   pyodide.globals.set("plan", plan);
+ *   await pyodide.runPythonAsync("session = await webrt.InferenceSession.create(plan.to_bytes())");
+ *
+ * The package `webrt` runs plans; `webrt-compiler`, with onnx and numpy, compiles models and runs nodes on the CPU.
+ */
+
+import { WebrtError } from "./player/common.js";
+import * as player from "./player/pyodide.js";
+
+/**
+ * { pyodide, plan }: `plan` are the bytes of the file of that name, null without one. `index` is Pyodide's folder,
+ * `onProgress(stage, done, total)` hears of the plan's loading, as in `loadPlan`.
+ *
+ * Raises WebrtError for a plan that cannot be fetched. What else is wrong with it, or with the device, is told by
+ * `InferenceSession.create`.
+ */
+export async function startPython({ index = "pyodide/", packages = ["webrt"], plan = null, onProgress = null } = {}) {
+  const early = new Early(plan, onProgress);
+  const indexURL = new URL(index, globalThis.location.href).href;
+  const { loadPyodide } = await import(`${indexURL}pyodide.mjs`);
+  const pyodide = await loadPyodide({ indexURL, packages });
+  pyodide.registerJsModule("webrt_player", early.module);
+  return { pyodide, plan: await early.bytes };
+}
+
+/** The device and a plan's session before Python is there; Python takes them over, the first time that it asks. */
+class Early {
+  #opened = player.open();
+  #loaded;
+  #host = null;
+
+  constructor(plan, onProgress) {
+    this.bytes = plan === null ? Promise.resolve(null) : fetched(plan);
+    this.#loaded = this.#load(onProgress);
+    for (const begun of [this.#opened, this.bytes, this.#loaded]) begun.catch(() => null); // told to who asks for it
+  }
+
+  /** What webrt/runtime/browser.py takes for player/pyodide.js. */
+  get module() {
+    return { ...player, open: () => this.#open(), load: (...given) => this.#take(...given) };
+  }
+
+  async #load(onProgress) {
+    const bytes = await this.bytes;
+    if (bytes === null) return null;
+    const opened = await this.#opened;
+    return { bytes, opened, ...await player.load(bytes, opened, (...given) => this.#host(...given), onProgress, "") };
+  }
+
+  #open() {
+    const opened = this.#opened ?? player.open();
+    this.#opened = null;
+    return opened;
+  }
+
+  /** As player/pyodide.js's load: the session that began early where it is of this very file and device. */
+  async #take(file, opened, host, onProgress, known) {
+    const begun = this.#loaded;
+    this.#loaded = null;
+    const early = await begun?.catch(() => null); // what failed is tried again, and told then
+    if (early && !known && early.opened === opened && isSame(early.bytes, file)) {
+      this.#host = host;
+      return early;
+    }
+    early?.session.release();
+    return player.load(file, opened, host, onProgress, known);
+  }
+}
+
+const isSame = (a, b) => a.length === b.length && a.every((byte, i) => byte === b[i]);
+
+async function fetched(url) {
+  const answer = await fetch(url).catch((e) => { throw new WebrtError(`${url} cannot be fetched (${e.message})`); });
+  if (!answer.ok) throw new WebrtError(`${url}: HTTP ${answer.status} ${answer.statusText}`);
+  return new Uint8Array(await answer.arrayBuffer());
+}
