@@ -15,6 +15,7 @@ Every value is an integer with |x| < 2**53; anything else raises ShapeError, in 
 
 from __future__ import annotations
 
+import hashlib
 import math
 import struct
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
@@ -27,12 +28,13 @@ from webrt.errors import PlanError, ShapeError
 
 LIMIT = 2**53
 MAX_PROGRAM = 200_000
-MAX_LETTERS = 1 << 22
-"""Of an expression that is written out: what goes through it as a tree is bounded by that, however much it shares."""
+MAX_WRITTEN = 400
+"""Letters after which the text of an expression goes on with a digest of the rest: written out, shared parts double."""
 MAX_LEVELS = 128
 MAX_TERMS = 1024
 MAX_DEGREE = 256
 MAX_INT = 1 << 128
+"""Bounds of expressions; real models stay below 40 levels and 10 terms."""
 MAX_TEXT = 80
 """Letters of a size in a message."""
 
@@ -50,7 +52,7 @@ class Atom:
     @cached_property
     def key(self) -> str:
         """What products are sorted by."""
-        return _atom_text(self)
+        return str(self.args[0]) if self.op == "var" else _shortened(_atom_text(self))
 
     @cached_property
     def levels(self) -> int:
@@ -78,11 +80,14 @@ class Expr:
     @cached_property
     def text(self) -> str:
         """For people: `2*batch + (s floordiv 4)`."""
+        (first, factor), *more = self.terms
+        if not more and factor == 1 and len(first) == 1:
+            return first[0].key
         parts = []
         for monomial, c in self.terms:
             product = "*".join(a.key for a in monomial)
             parts.append(str(c) if not product else product if c == 1 else f"{c}*{product}")
-        return " + ".join(parts)
+        return _shortened(" + ".join(parts))
 
     @cached_property
     def _hash(self) -> int:
@@ -265,8 +270,17 @@ def _broadcast_together(dim: Dim) -> frozenset[Dim]:
 
 def broadcast_pairs(dim: Dim, known: Collection[Dim]) -> list[tuple[Dim, Dim]]:
     """The pairs of sizes, inner ones first, that `dim` is the broadcast of, down to sizes that are `known`."""
-    pair = () if dim in known else _broadcast_pair(dim)
-    return [*(p for x in pair for p in broadcast_pairs(x, known)), *([pair] if len(pair) == 2 else [])]
+    pairs: dict[Dim, tuple[Dim, Dim]] = {}
+
+    def follow(d: Dim) -> None:
+        pair = () if d in known or d in pairs else _broadcast_pair(d)
+        for x in pair:
+            follow(x)
+        if len(pair) == 2:
+            pairs[d] = (pair[0], pair[1])
+
+    follow(dim)
+    return list(pairs.values())
 
 
 def _broadcast_pair(dim: Dim) -> tuple[Dim, ...]:
@@ -304,12 +318,18 @@ def variables(dim: Dim) -> frozenset[str]:
 
 def substitute(dim: Dim, known: Mapping[str, Dim]) -> Dim:
     """`dim` with some variables replaced."""
+    return _substitute(dim, known, {})
+
+
+def _substitute(dim: Dim, known: Mapping[str, Dim], done: dict[Dim, Dim]) -> Dim:
     if isinstance(dim, int):
         return dim
-    total: Dim = 0
-    for monomial, coefficient in dim.terms:
-        total = total + coefficient * prod(_substitute_atom(atom, known) for atom in monomial)
-    return total
+    if dim not in done:
+        total: Dim = 0
+        for monomial, coefficient in dim.terms:
+            total = total + coefficient * prod(_substitute_atom(atom, known, done) for atom in monomial)
+        done[dim] = total
+    return done[dim]
 
 
 @lru_cache(maxsize=65536)
@@ -465,12 +485,7 @@ def _poly(terms: Mapping[Monomial, int]) -> Dim:
 def _check_bounds(terms: Mapping[Monomial, int]) -> None:
     """Raises ShapeError where an expression is larger than any that a model needs."""
     atoms = [atom for monomial in terms for atom in monomial]
-    if (
-        len(terms) > MAX_TERMS
-        or max(map(len, terms)) > MAX_DEGREE
-        or max(atom.levels for atom in atoms) > MAX_LEVELS
-        or sum(len(atom.key) for atom in atoms) > MAX_LETTERS
-    ):
+    if len(terms) > MAX_TERMS or max(map(len, terms)) > MAX_DEGREE or max(atom.levels for atom in atoms) > MAX_LEVELS:
         raise ShapeError("a size is too long an expression of the free sizes; fix some of these")
     for c in terms.values():
         _bounded(c)
@@ -571,14 +586,14 @@ def _sorted(a: Dim, b: Dim) -> tuple[Dim, Dim]:
     return (a, b) if text(a) <= text(b) else (b, a)
 
 
-def _substitute_atom(atom: Atom, known: Mapping[str, Dim]) -> Dim:
+def _substitute_atom(atom: Atom, known: Mapping[str, Dim], done: dict[Dim, Dim]) -> Dim:
     if atom.op == "var":
         return known.get(atom.args[0], _of_atom(atom))
     if atom.op == "scale_f32":
-        inner = substitute(atom.args[0], known)
+        inner = _substitute(atom.args[0], known, done)
         bits = atom.args[1]
         return _scale_f32(inner, bits) if isinstance(inner, int) else _of_atom(Atom("scale_f32", (inner, bits)))
-    return _BUILDERS[atom.op](*(substitute(x, known) for x in atom.args))
+    return _BUILDERS[atom.op](*(_substitute(x, known, done) for x in atom.args))
 
 
 def _atom_at(atom: Atom, size: int) -> int:
@@ -587,6 +602,12 @@ def _atom_at(atom: Atom, size: int) -> int:
     if atom.op == "scale_f32":
         return _scale_f32(value_at(atom.args[0], size), atom.args[1])
     return _OPS[atom.op](*(value_at(x, size) for x in atom.args))
+
+
+def _shortened(text: str) -> str:
+    if len(text) <= MAX_WRITTEN:
+        return text
+    return f"{text[:MAX_WRITTEN]}…{hashlib.blake2b(text.encode(errors='surrogatepass'), digest_size=16).hexdigest()}"
 
 
 def _atom_text(atom: Atom) -> str:

@@ -6,7 +6,6 @@ Attributes stay onnx.AttributeProto and subgraphs stay GraphProto, so a node tur
 from __future__ import annotations
 
 import itertools
-import time
 from collections.abc import Collection, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 from functools import lru_cache
@@ -17,6 +16,7 @@ import onnx
 import onnx.defs
 
 from webrt import dims as D
+from webrt.bounds import Bounds
 from webrt.dims import Dim
 from webrt.dtypes import BY_CODE, DType
 from webrt.errors import InvalidModel, ModelError, NotConstant
@@ -181,23 +181,6 @@ class Opener(Protocol):
         """The bodies of a node that was opened (`compiler.body.Body`); None where there are none."""
 
 
-@dataclass(frozen=True)
-class Clock:
-    """When a compilation has to end, by time.monotonic(); None is never."""
-
-    end: float | None = None
-
-    @staticmethod
-    def of(seconds: float | None) -> Clock:
-        """The clock that starts now."""
-        return Clock(None if seconds is None else time.monotonic() + seconds)
-
-    def check(self, what: str) -> None:
-        """Raises ModelError where it is over."""
-        if self.end is not None and time.monotonic() > self.end:
-            raise ModelError(f"out of time: compiling took longer than allowed (during {what}); raise the limit")
-
-
 @dataclass(eq=False)
 class Graph:
     """A model in order of execution. `overridable` are initializers that are graph inputs too. `assumed`: sizes, as
@@ -215,7 +198,7 @@ class Graph:
     checks: dict[Dim, str] = field(default_factory=dict)
     around: Graph | None = None
     opener: Opener | None = None
-    clock: Clock = field(default_factory=lambda: Clock())
+    bounds: Bounds = field(default_factory=Bounds)
 
     def users(self) -> dict[Value, list[Node]]:
         """Who reads each value (subgraphs' captures included)."""

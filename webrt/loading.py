@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Any, TypeAlias
 
 from webrt import plan as P
 from webrt import signature
+from webrt.bounds import Bounds
 from webrt.errors import InputError, NoAdapter, NotConstant, PlacementError, counted
 from webrt.options import CPU, DEVICE_OPTIONS, WEBGPU, GraphOptimizationLevel, Provider, SessionOptions
 from webrt.plan import Plan
@@ -144,7 +145,8 @@ class Loader:
         from webrt.compiler import frontend
         from webrt.compiler.compile import compile_model
 
-        model = frontend.read_model(source)
+        limits = self.options.seconds("session.compile_timeout"), self.options.count("session.compile_memory")
+        model = frontend.read_model(source, None, Bounds.of(*limits))
         path = self.options.optimized_model_filepath or None
         one_plan = self.compile_only or self.options.entry("session.plan_filepath")
         data = self.options.entry("session.optimized_model_external_initializers_file_name")
@@ -186,6 +188,8 @@ class Loader:
             free_dims=self.options.free_dimensions,
             denotations=self.options.free_denotations,
             strict=self.strict,
+            seconds=self.options.seconds("session.compile_timeout"),
+            memory=self.options.count("session.compile_memory"),
             **more,
         )
 

@@ -28,6 +28,7 @@ from pathlib import Path
 from typing import Any, TypeAlias
 
 from webrt import checksum, dtypes
+from webrt.bounds import told
 from webrt.dims import DimRef
 from webrt.errors import PlanError
 from webrt.resources import plain_file
@@ -328,6 +329,7 @@ def dump_chunks(plan: Plan) -> Iterator[Bytes]:
     yield checksum.pack(sums)
 
 
+@told(PlanError, "reading the plan")
 def load(source: str | os.PathLike[str] | Bytes) -> Plan:
     """Reads a `.webrt` file (a path, or its bytes). A path is opened again for each constant that is asked for.
 

@@ -98,7 +98,7 @@ def _run(worker: Worker, model: Model, options: CompileOptions, wants: Sequence[
     """One compilation by a worker that has got nothing but its limits."""
     if options.optimized_path is not None or options.optimized is not None:
         raise SandboxError("a confined compilation returns the optimised model: ask for it by wants=('onnx',)")
-    data, folder = _read(model)
+    data, folder = _read(model, worker.limits.memory)
     layers = _ready(worker, require)
     _request(worker, data, options, wants)
     given = options.external_data
@@ -119,10 +119,10 @@ def _run(worker: Worker, model: Model, options: CompileOptions, wants: Sequence[
     return _artifact(found, wants, layers)
 
 
-def _read(model: Model) -> tuple[Bytes, Path | None]:
+def _read(model: Model, most: int) -> tuple[Bytes, Path | None]:
     if isinstance(model, (bytes, bytearray, memoryview)):
         return model, None
-    return model_bytes(Path(model)), Path(model).parent
+    return model_bytes(Path(model), most), Path(model).parent
 
 
 def _ready(worker: Worker, require: bool) -> tuple[Layer, ...]:

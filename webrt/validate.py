@@ -16,6 +16,7 @@ from functools import lru_cache
 from typing import Any
 
 from webrt import dtypes
+from webrt.bounds import told
 from webrt.dims import LIMIT, DimRef, check_program
 from webrt.errors import PlanError, TargetError
 from webrt.plan import (
@@ -83,6 +84,7 @@ class KernelLayout:
         return [(i, a in "uU") for i, a in enumerate(self.access) if a in "fuFU"]
 
 
+@told(PlanError, "checking the plan")
 def validate(plan: Plan, target: Target | None = None) -> None:
     """Raises PlanError naming the rule that `plan` breaks; `target` replaces the one that the plan was made for."""
     check_program(plan.dims)

@@ -48,9 +48,13 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         "`webrt sandbox-status`). Without it, a flaw that a hostile model finds has all the rights of this account",
     )  # fmt: skip
     parser.add_argument("--require-sandbox", action="store_true", help="a layer that is missing is an error")
-    parser.add_argument("--memory-limit", type=_positive, metavar="GB", help="of the sandboxed process (default: 4.3)")
     parser.add_argument(
-        "--time-limit", type=_positive, metavar="SECONDS", help="of the sandboxed process (default: 300)"
+        "--memory-limit", type=_positive, metavar="GB",
+        help="of the sandboxed process (default: 4.3); without a sandbox, of the model's data and what "
+        "is computed of it, by predicted sizes (default: three quarters of the machine's)",
+    )  # fmt: skip
+    parser.add_argument(
+        "--time-limit", type=_positive, metavar="SECONDS", help="(default: 300, none without a sandbox)"
     )
 
 
@@ -101,8 +105,9 @@ def _here(args: argparse.Namespace, plan_path: Path | None, onnx_path: Path | No
     print(NOT_CONFINED, file=sys.stderr)
     with _arriving(onnx_path) as part:
         wanted = options.compile_options(
-            args, Bars(), optimized_path=part, optimized_data=args.onnx_data, precision=precision.read(args)
-        )
+            args, Bars(), optimized_path=part, optimized_data=args.onnx_data, precision=precision.read(args),
+            seconds=args.time_limit, memory=int(args.memory_limit * 1e9) if args.memory_limit else None,
+        )  # fmt: skip
         plan = compile_model(args.model, wanted)
     if plan_path:
         with options.writing(str(plan_path)):
@@ -133,6 +138,11 @@ def _outputs(args: argparse.Namespace) -> tuple[Path | None, Path | None]:
         if onnx_path:
             raise WebrtError("two .onnx outputs: give the plan's name (.webrt) to -o, or leave --onnx out")
         plan_path, onnx_path = None, plan_path
+    if args.model.is_file() and options.is_plan(args.model):
+        raise WebrtError(
+            f"{args.model} is a plan already: run it (`webrt run {args.model}`) or look at it (`webrt inspect "
+            f"{args.model}`); compile the .onnx that it was made of for other options"
+        )
     for path in (plan_path, onnx_path):
         if path and path.exists() and args.model.exists() and path.samefile(args.model):
             raise WebrtError(f"{path} is the model itself; choose another output")

@@ -13,14 +13,15 @@ import onnx
 
 from webrt import dims as D
 from webrt import dtypes as T
+from webrt.bounds import Bounds, told
 from webrt.compiler import dump, emit, export, free_dims, frontend, fuse, in_place, lower, memory, normalize, partition
 from webrt.compiler.body import Control, every
 from webrt.compiler.infer import infer, is_variable, variables_for
 from webrt.compiler.opening import Bodies
 from webrt.compiler.options import CompileOptions
 from webrt.compiler.partition import Demands, Placed
-from webrt.errors import NotConstant, PlacementError, counted
-from webrt.ir import Clock, Graph, Value
+from webrt.errors import ModelError, NotConstant, PlacementError, counted
+from webrt.ir import Graph, Value
 from webrt.plan import Plan
 from webrt.target import Target
 
@@ -31,6 +32,7 @@ STAGES = ("frontend", "normalize", "partition", "fuse", "lower", "memory", "emit
 MAX_ATTEMPTS = 8
 
 
+@told(ModelError, "compiling")
 def compile_model(source: frontend.Source, options: CompileOptions | None = None) -> Plan:
     """The plan of a model.
 
@@ -38,12 +40,12 @@ def compile_model(source: frontend.Source, options: CompileOptions | None = None
     where elements of graph inputs decide shapes: give them as `known_inputs`. With `assumed` it has `conditions` too.
     """
     options = options or CompileOptions()
-    model = frontend.read_model(source, options.external_data)
-    clock = Clock.of(options.seconds)
+    bounds = Bounds.of(options.seconds, options.memory)
+    model = frontend.read_model(source, options.external_data, bounds)
     structural: set[str] = set()
     trace = dump.trace_of(options.passes)
     for _ in range(MAX_ATTEMPTS):
-        graph, placed, demands, optimized = _front_half(model, options, structural, trace, clock)
+        graph, placed, demands, optimized = _front_half(model, options, structural, trace, bounds)
         fresh = demands.structural - structural
         if not fresh:
             break
@@ -92,12 +94,12 @@ def refuse_cpu_nodes(placed: list[Placed]) -> None:
 
 
 def _front_half(
-    model: onnx.ModelProto, options: CompileOptions, structural: set[str], trace: dump.Trace, clock: Clock
+    model: onnx.ModelProto, options: CompileOptions, structural: set[str], trace: dump.Trace, bounds: Bounds
 ) -> tuple[Graph, list[Placed], Demands, onnx.ModelProto | None]:
     """The graph and who runs what; and the graph as a model before it was placed, where that is asked for."""
     _report(options, "frontend")
     graph = frontend.load(model, options.known_inputs)
-    graph.clock, graph.assumed = clock, options.assumed or {}
+    graph.bounds, graph.assumed = bounds, options.assumed or {}
     free_dims.fix(graph, model, options)
     _report(options, "normalize")
     opener = Bodies(options.runs) if "webgpu" in options.providers else None
@@ -147,13 +149,14 @@ def _fused(
 
 
 def _back_half(graph: Graph, placed: list[Placed], options: CompileOptions, structural: set[str]) -> Plan:
-    graph.clock.check("fusing")
+    graph.bounds.check("fusing")
     _report(options, "lower")
     items = lower.lower(placed)
     if "in_place" not in options.disabled:
         items = in_place.reuse(graph, items)
-    graph.clock.check("lowering")
+    graph.bounds.check("lowering")
     _report(options, "memory")
+    graph.bounds.check("memory")
     assigned = memory.assign(graph, items, options.target.limit("maxStorageBufferBindingSize"))
     _report(options, "emit")
     meta = {

@@ -41,10 +41,14 @@ class DataFiles:
         return _read(tensor, self.folder, location, offset, count)
 
 
-def model_bytes(path: Path) -> bytes:
-    """What a model's file holds. Raises InvalidModel where it cannot be read or is no plain file."""
+def model_bytes(path: Path, most: int) -> bytes:
+    """What a model's file holds. Raises InvalidModel where it cannot be read, is no plain file, or has more than `most`
+    bytes."""
     try:
-        return plain_file(path, InvalidModel).read_bytes()
+        size = plain_file(path, InvalidModel).stat().st_size
+        if size > most:
+            raise InvalidModel(f"{path} has {size} bytes, {most} may be taken; raise the limit on memory")
+        return path.read_bytes()
     except (OSError, ValueError) as e:
         raise InvalidModel(f"cannot read {path}: {getattr(e, 'strerror', None) or e}") from e
 

@@ -7,15 +7,17 @@ from collections.abc import Iterator
 
 import onnx
 
+from webrt.bounds import Bounds
 from webrt.compiler.datafiles import Reader, short
 from webrt.errors import ExternalDataError
 from webrt.ir import dtype_of
 
 
-def resolve(model: onnx.ModelProto, read: Reader) -> None:
+def resolve(model: onnx.ModelProto, read: Reader, bounds: Bounds) -> None:
     """Moves all external data into the model, as `read` gives it.
 
-    Raises ExternalDataError where data is missing or short, or its location leaves the model's folder.
+    Raises ExternalDataError where data is missing or short, or its location leaves the model's folder, and ModelError
+    where it is more than `bounds` allow: many tensors may name the same bytes.
     """
     for tensor in _external_tensors(model.graph):
         info = {e.key: e.value for e in tensor.external_data}
@@ -23,6 +25,7 @@ def resolve(model: onnx.ModelProto, read: Reader) -> None:
         offset, length = _number(tensor, info.get("offset", "0")), info.get("length")
         need = dtype_of(tensor.data_type).packed_nbytes(math.prod(tensor.dims))
         count = need if length is None else _number(tensor, length)
+        bounds.take(count, f"the external data of tensor {tensor.name!r}")
         tensor.raw_data = read(tensor.name, location, offset, count)
         if len(tensor.raw_data) < need:
             raise short(tensor.name, location, offset + need, offset + len(tensor.raw_data))

@@ -19,11 +19,12 @@ from google.protobuf.message import DecodeError, EncodeError
 
 from webrt import dims as D
 from webrt import schemas
-from webrt.compiler import external, precheck
+from webrt.bounds import Bounds, told
+from webrt.compiler import external, precheck, predict
 from webrt.compiler.datafiles import DataFiles, Reader, model_bytes
 from webrt.dims import Dim
 from webrt.dtypes import DType
-from webrt.errors import InputError, InvalidModel, UnsupportedOp
+from webrt.errors import InputError, InvalidModel, ModelError, UnsupportedOp
 from webrt.ir import Graph, Node, Value, constant, dtype_of
 
 Source: TypeAlias = str | os.PathLike[str] | bytes | bytearray | memoryview | onnx.ModelProto
@@ -38,10 +39,14 @@ _CONSTANT_ATTRIBUTES = {
 }  # fmt: skip
 
 
-def read_model(source: Source, external_data: Mapping[str, bytes] | Reader | None = None) -> onnx.ModelProto:
+@told(ModelError, "reading the model")
+def read_model(
+    source: Source, external_data: Mapping[str, bytes] | Reader | None = None, bounds: Bounds | None = None
+) -> onnx.ModelProto:
     """The model with all its data inside; `external_data` is bytes by location, or reads them.
 
-    Raises InvalidModel or ExternalDataError."""
+    Raises InvalidModel or ExternalDataError, and ModelError where its data is more than `bounds` allow."""
+    bounds = bounds or Bounds()
     if isinstance(source, onnx.ModelProto):
         model = onnx.ModelProto()
         model.CopyFrom(source)
@@ -52,11 +57,14 @@ def read_model(source: Source, external_data: Mapping[str, bytes] | Reader | Non
         if not isinstance(source, (str, os.PathLike)):
             raise InvalidModel(f"a model is a path, bytes or a ModelProto; a {type(source).__name__} was given")
         path = Path(source)
-        model, folder = _parse(model_bytes(path), str(path)), path.parent
+        model, folder = _parse(model_bytes(path, bounds.left), str(path)), path.parent
     if not model.HasField("graph"):
         raise InvalidModel("not an ONNX model: it has no graph")
     precheck.check(model)
-    external.resolve(model, external_data if callable(external_data) else DataFiles(folder, external_data or {}))
+    predict.take(model, bounds)
+    external.resolve(
+        model, external_data if callable(external_data) else DataFiles(folder, external_data or {}), bounds
+    )
     return model
 
 

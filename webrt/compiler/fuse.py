@@ -34,6 +34,7 @@ def fuse(
     kept = {*graph.outputs, *(v for n in graph.nodes for v in n.outer)}
     lines = Lines(list(placed), kept, target)
     for name, run in PASSES:
+        graph.bounds.check(name)
         if enabled(name):
             trace.extended(name, lines, run)
     return lines.placed

@@ -45,7 +45,7 @@ def infer(graph: Graph, structural: Collection[str] = ()) -> set[str]:
             value.roots = frozenset({value.name}) if _small(value, 64) else frozenset({COMPUTED})
         _mark(value, structural)
     for node in graph.nodes:
-        graph.clock.check("inference")
+        graph.bounds.check("inference")
         _node(node, graph, wanted, structural)
         for output in node.outputs:
             if output is not None:

@@ -48,9 +48,9 @@ def fold_constants(graph: Graph) -> bool:
 
     FILLS of more than MAX_FILL bytes stay."""
     kept: list[Node] = []
-    room = FOLD_LIMIT - graph.meta.get("folded_bytes", 0)
+    room = most = min(FOLD_LIMIT - graph.meta.get("folded_bytes", 0), graph.bounds.left)
     for node in graph.nodes:
-        graph.clock.check("folding")
+        graph.bounds.check("folding")
         arrays = _evaluate(node, graph, room) if _is_foldable(node) else None
         if arrays is None:
             kept.append(node)
@@ -62,7 +62,8 @@ def fold_constants(graph: Graph) -> bool:
                 room -= array.nbytes
     changed = len(kept) != len(graph.nodes)
     graph.nodes[:] = kept
-    graph.meta["folded_bytes"] = FOLD_LIMIT - room
+    graph.meta["folded_bytes"] = graph.meta.get("folded_bytes", 0) + most - room
+    graph.bounds.taken += most - room
     return changed
 
 
@@ -221,7 +222,7 @@ def normalize(
     for _ in range(32):
         changed = False
         for name, run in PASSES:
-            graph.clock.check(name)
+            graph.bounds.check(name)
             if enabled(name) and trace.basic(name, graph, run):
                 changed = True
         if not changed:

@@ -200,7 +200,7 @@ class _Opening:
     def _graph(self) -> Graph:
         return Graph(
             [], [], [], self.opsets, ir_version=self.graph.ir_version, assumed=self.graph.assumed,
-            around=self.graph, clock=self.graph.clock,
+            around=self.graph, bounds=self.graph.bounds,
         )  # fmt: skip
 
     def _names(self) -> Iterator[str]:

@@ -55,7 +55,9 @@ class CompileOptions:
     conditions to the CPU provider. `progress(stage, done, total)` is called as stages begin, and once with
     "done". `passes` is told of each run of a pass. `precision`: in how few bits the model may be stored and
     computed. `seconds`: a ModelError where compiling
-    takes longer; it is looked at before each node and pass, so a fold may end a little later."""
+    takes longer; it is looked at before each node and pass, so a fold may end a little later. `memory`: bytes that
+    the model's data and what is computed of it may take, predicted before they are; a ModelError where it is not
+    enough. None is three quarters of the machine's."""
 
     level: Level = "all"
     providers: tuple[str, ...] = ("webgpu", "cpu")
@@ -74,6 +76,7 @@ class CompileOptions:
     passes: Callable[[PassRecord], None] | None = None
     precision: Precision = Precision()
     seconds: float | None = None
+    memory: int | None = None
 
     def runs(self, name: str) -> bool:
         """Whether the pass `name` is on."""

@@ -83,7 +83,7 @@ def _place(
     index: int, node: Node, graph: Graph, providers: Sequence[str], target: Target, structural: set[str],
     by_name: dict[str, Value], demands: Demands,
 ) -> Placed:  # fmt: skip
-    graph.clock.check("lowering")
+    graph.bounds.check("lowering")
     if "webgpu" in providers:
         outputs = [v for v in node.outputs if v is not None]
         if any(v.name in structural for v in outputs):

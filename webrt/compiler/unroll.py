@@ -11,7 +11,8 @@ import onnx
 
 from webrt import dtypes as T
 from webrt import host, lowering
-from webrt.compiler.control import CONTROL, MAX_TRIPS, Array, known, replace_nodes
+from webrt.compiler.content_rules import RULES
+from webrt.compiler.control import CONTROL, MAX_TRIPS, Array, known, outermost, replace_nodes
 from webrt.compiler.splice import fresh_names, identity, opsets_of, subgraph
 from webrt.errors import InvalidModel, WebrtError
 from webrt.ir import Graph, Node, Value, constant
@@ -19,7 +20,14 @@ from webrt.lowering import normalize_axis
 
 MAX_NODES = 4096
 """A loop is unrolled only into so many nodes."""
+MAX_UNROLLED = 1 << 15
+"""All loops of a model, those within others too, are unrolled only into so many nodes."""
+MAX_COPIED = 64 << 20
+"""A loop is unrolled only into so many bytes of its body's own constants and attributes."""
 MAX_DEPTH = 32
+MAX_DECIDING = 1024
+"""Elements of what a condition is computed of."""
+_DECIDING = RULES.keys() - {"ConstantOfShape", "Expand", "Range", "Tile"} | {"Floor", "Ceil", "Pow", "Sqrt"}
 
 
 def unroll_loops(graph: Graph) -> bool:
@@ -27,14 +35,17 @@ def unroll_loops(graph: Graph) -> bool:
     if not any(n.op in ("Loop", "Scan") for n in graph.nodes):
         return False
     out: list[Node] = []
-    names = fresh_names(graph)
+    names, counted = fresh_names(graph), outermost(graph).meta
     for node in graph.nodes:
         unrolled = None
-        if node.op in ("Loop", "Scan") and node.opset >= (9 if node.op == "Scan" else 1):
+        room = MAX_UNROLLED - counted.get("unrolled_nodes", 0)
+        if node.op in ("Loop", "Scan") and node.opset >= (9 if node.op == "Scan" else 1) and room > 0:
+            graph.bounds.check("unrolling")
             body = node.attr("body")
             if all(_has_kernel(n, opsets_of(node, graph)) for n in body.node):
                 roll = _Unrolled(node, body, opsets_of(node, graph), names)
                 unrolled = roll.loop() if node.op == "Loop" else roll.scan()
+                counted["unrolled_nodes"] = counted.get("unrolled_nodes", 0) + len(roll.nodes)
         out += [node] if unrolled is None else unrolled
     return replace_nodes(graph, out)
 
@@ -54,7 +65,7 @@ class _Unrolled:
     def loop(self) -> list[Node] | None:
         """The iterations of a Loop; None where their number is not known, or it has none and scan outputs."""
         limit, alive = self._limit(), self._starts()
-        if limit is None or alive is None:
+        if limit is None or alive is None or min(limit, MAX_TRIPS) * self.body.ByteSize() > MAX_COPIED:
             return None
         state = [self.node.input(k) for k in range(2, len(self.node.inputs))]
         lines: list[list[Value]] = [[] for _ in self.body.output[1 + len(state) :]]
@@ -69,7 +80,7 @@ class _Unrolled:
                 line.append(value)
             done += 1
             if self._has_condition():
-                found = _evaluated(outputs[0], self.opsets)
+                found = _evaluated(outputs[0], self.opsets, {})
                 if found is None or found.size != 1 or len(self.nodes) > MAX_NODES:
                     return None
                 alive = bool(found.reshape(-1)[0])
@@ -88,6 +99,8 @@ class _Unrolled:
         sizes = {v.known_shape[a] for v, a in zip(sequences, axes, strict=True)}
         trips = sizes.pop() if len(sizes) == 1 else None
         if not isinstance(trips, int) or not 0 < trips <= MAX_TRIPS or trips * len(self.body.node) > MAX_NODES:
+            return None
+        if trips * self.body.ByteSize() > MAX_COPIED:
             return None
         backward = self._flags("scan_input_directions", scanned)
         lines: list[list[Value]] = [[] for _ in self.body.output[count:]]
@@ -166,15 +179,22 @@ class _Unrolled:
         return given + [0] * (count - len(given))
 
 
-def _evaluated(value: Value, opsets: dict[str, int], depth: int = 0) -> Array | None:
-    """The elements of a value that constants alone decide, through at most MAX_DEPTH nodes."""
+def _evaluated(value: Value, opsets: dict[str, int], seen: dict[Value, Array | None], depth: int = 0) -> Array | None:
+    """The elements of a value that constants alone decide, through at most MAX_DEPTH nodes; `seen` has those of others
+    that were asked for."""
     if value.const is not None:
         return value.const
+    if value not in seen:
+        seen[value] = _result(value, opsets, seen, depth)
+    return seen[value]
+
+
+def _result(value: Value, opsets: dict[str, int], seen: dict[Value, Array | None], depth: int) -> Array | None:
     node = value.producer
-    if node is None or depth == MAX_DEPTH or node.outer or node.op_type in CONTROL or not node.given():
+    if node is None or depth == MAX_DEPTH or node.outer or node.op_type not in _DECIDING or not node.given():
         return None
-    arrays = [None if v is None else _evaluated(v, opsets, depth + 1) for v in node.inputs]
-    if any(a is None and v is not None for a, v in zip(arrays, node.inputs, strict=True)):
+    arrays = [None if v is None else _evaluated(v, opsets, seen, depth + 1) for v in node.inputs]
+    if any((a is None or a.size > MAX_DECIDING) and v is not None for a, v in zip(arrays, node.inputs, strict=True)):
         return None
     try:
         results = host.evaluate(node.to_proto(), {**opsets, node.domain: node.opset}, arrays)

@@ -88,7 +88,7 @@ def _problem_of(source: int, sink: int) -> dict[str, Any] | None:
 
 def problem(error: Exception) -> dict[str, Any]:
     """An error as a message."""
-    if isinstance(error, MemoryError):
+    if isinstance(error, MemoryError) or isinstance(error.__cause__, MemoryError):
         return {"kind": "memory"}
     if isinstance(error, WebrtError):
         more = {"wanted": sorted(getattr(error, "wanted", ())), "roots": sorted(getattr(error, "roots", ()))}

@@ -108,7 +108,8 @@ def _shape_part(n: Node) -> tuple[Dim, ...]:
 def reshape(n: Node, b: Builder) -> None:
     movable(n.input(0))
     fits = D.eq(n.input(0).elements, n.output().elements)
-    b.check(fits, f"Reshape: {D.brief(n.input(0).elements)} elements do not fill {list(n.dims(1))}")
+    wanted = [D.brief(d) for d in (n.dims(1) if n.has(1) else n.output().known_shape)]
+    b.check(fits, f"Reshape: {D.brief(n.input(0).elements)} elements do not fill {wanted}")
     b.alias(n.output(), n.input(0))
 
 
