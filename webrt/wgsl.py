@@ -224,8 +224,12 @@ def _fours(b: Bind) -> str:
     if not b.is_texture:
         return f"{b.name}[four]"
     width = TEXTURE_WIDTH
-    at = f"vec2<u32>(four & {width - 1}u, four >> {width.bit_length() - 1}u)"
-    texel = f"textureLoad({b.name}, {at}, 0)" if b.loader == "sampled" else f"textureLoad({b.name}, {at})"
+    if b.loader == "sampled":
+        # SwiftShader, which these are for, shifts lane by lane; a float holds each of a texture's places exactly.
+        at = f"vec2<i32>(i32(four & {width - 1}u), i32(f32(i32(four)) * {1 / width}))"
+        texel = f"textureLoad({b.name}, {at}, 0)"
+    else:
+        texel = f"textureLoad({b.name}, vec2<u32>(four & {width - 1}u, four >> {width.bit_length() - 1}u))"
     return f"bitcast<vec4<i32>>({texel})" if b.dtype.word == "i32" else texel
 
 

@@ -12,6 +12,7 @@ from dataclasses import dataclass, field, replace
 from typing import Any
 
 from webrt import dims as D
+from webrt import dtypes as T
 from webrt.dims import Dim
 from webrt.dtypes import DType
 from webrt.ir import Value
@@ -59,6 +60,7 @@ FORMS = (
     Form(16, 2, 8, "storage", subgroups(8, LLVMPIPE), least=24, worth=1 << 20),
     Form(8, 2, 8, "storage", subgroups(8, LLVMPIPE), worth=1 << 20),
     Form(8, 2, 0, "storage", LLVMPIPE, worth=1 << 20),
+    Form(16, 2, 4, "sampled", subgroups(4, SOFTWARE), least=24, worth=1 << 21),
     Form(8, 2, 4, "sampled", subgroups(4, SOFTWARE), worth=1 << 21),
     Form(8, 2, 0, "sampled", SOFTWARE, worth=1 << 21),
     Form(64, 1, 16, requires={"kinds": ["gpu"]}, least=16, body="matmul_workgroup"),
@@ -140,10 +142,11 @@ def _is_four(x: Dim) -> Dim:
 
 def _variant(o: Operands, form: Form, fours: Fours, textures: Mapping[str, str], when: Dim) -> Variant:
     kinds = {"a": kind(o.left), "b": kind(o.right), "out": kind(o.out)}
-    tile = Tile(form.rows, form.vectors, form.lanes, not fours.a, not fours.b)
+    tile = Tile(form.rows, form.vectors, form.lanes, not fours.a, not fours.b, kinds["out"] == T.F32)
+    loads = [load4("a", kinds["a"], fours.a, not form.body), _load_columns(kinds["b"], fours.b, not form.body)]
     fns = [
-        o.batch_offsets, load4("a", kinds["a"], fours.a), _load_columns(kinds["b"], fours.b), o.epilogue.fn,
-        *_store(kinds["out"], fours, o.part), *([] if form.body else [tile.fn]),
+        o.batch_offsets, *loads, o.epilogue.fn, *_store(kinds["out"], fours, o.part),
+        *([] if form.body else [tile.fn]),
     ]  # fmt: skip
     consts = {} if form.body else {"ROWS": form.rows, "VECTORS": form.vectors}
     if form.lanes and not form.body:
@@ -177,11 +180,12 @@ def _groups(o: Operands, form: Form) -> Groups:
     return grid(D.prod((rows, spans, o.batches)), 1 if form.lanes else 64)
 
 
-def _load_columns(dtype: DType, aligned: bool) -> str:
-    """`columns_b(row, t, lanes)`: of the row that starts at `row` columns 4t … 4t+3, or four that are `lanes` apart."""
+def _load_columns(dtype: DType, aligned: bool, fours: bool) -> str:
+    """`columns_b(row, t, lanes)`: of the row that starts at `row` columns 4t … 4t+3, or four that are `lanes` apart.
+    `fours`: where rows are aligned, `row` counts fours."""
     if aligned:
-        load = load4("b", dtype, True)
-        return f"{load}\nfn columns_b(row: u32, t: u32, lanes: u32) -> vec4<B> {{ return load4_b(row + 4u * t); }}"
+        load, at = load4("b", dtype, True, fours), "t" if fours else "4u * t"
+        return f"{load}\nfn columns_b(row: u32, t: u32, lanes: u32) -> vec4<B> {{ return load4_b(row + {at}); }}"
     value = ", ".join(f"load_b(i + {k}u * lanes)" for k in range(4))
     return f"fn columns_b(row: u32, t: u32, lanes: u32) -> vec4<B> {{ let i = row + t; return vec4<B>({value}); }}"
 

@@ -1,6 +1,8 @@
 """The unrolled text of a register tile: `rows` rows and `vectors` vectors of 4 columns of a matrix product.
 
-Of four steps of k all terms are added in one expression: a software adapter keeps sums in memory between statements.
+Of four steps of k all terms are added in one expression: a software adapter keeps sums in memory between statements. As
+the product of a matrix of b's columns with four elements of a they are added column by column there, which needs fewer
+registers than row by row. Rows and columns are counted in fours where they can be: SwiftShader shifts lane by lane.
 The loop that stores has a constant count: with one known only at a run, Mesa's llvmpipe takes milliseconds a dispatch.
 """
 
@@ -13,13 +15,15 @@ from dataclasses import dataclass
 @dataclass(frozen=True)
 class Tile:
     """`lanes` > 0: the rows of a are shared by a subgroup of so many invocations; one of 4 is a quad. `tail`: k may be
-    no multiple of 4; `apart`: the four columns of a vector are not next to each other."""
+    no multiple of 4, and a is counted in elements; `apart`: the four columns of a vector are not next to each other,
+    and b is counted in elements. `floats`: the operands are no integers."""
 
     rows: int
     vectors: int
     lanes: int = 0
     tail: bool = False
     apart: bool = False
+    floats: bool = True
 
     @property
     def fn(self) -> str:
@@ -27,15 +31,17 @@ class Tile:
         columns, the next ones are `lanes` further on, and `lane` is its place in the subgroup."""
         each = [(r, j) for r in range(self.rows) for j in range(self.vectors)]
         tail = ["for (; k < k_last; k++) {", *self._ones(), "}"] if self.tail else []
+        a_unit, b_unit = "" if self.tail else " / 4u", "" if self.apart else " / 4u"
         return "\n".join(
             [
                 "fn tile(z: u32, row: u32, first: u32, lanes: u32, lane: u32) {",
-                "let offsets = batch_offsets(z); let a_row = p.k; let b_row = p.b_row; let k_last = p.k_last;",
-                "var k = p.k_first; var at = offsets.x + row * a_row + k; var b0 = offsets.y + k * b_row;",
+                "let offsets = batch_offsets(z); let k_last = p.k_last; var k = p.k_first;",
+                f"let a_row = p.k{a_unit}; var at = (offsets.x + row * p.k + k){a_unit};",
+                f"let b_row = p.b_row{b_unit}; var b0 = (offsets.y + k * p.b_row){b_unit};",
                 *(f"let t{j} = first + {j * (4 if self.apart else 1)}u * lanes;" for j in range(self.vectors)),
                 *(f"let r{r} = {self._start(r)} * a_row;" for r in range(self.loads)),
                 *(f"var c{r}_{j} = vec4<Out>();" for r, j in each),
-                "for (; k + 4u <= k_last; k += 4u) {", *self._fours(), "at += 4u; b0 = b3 + b_row;", "}", *tail,
+                "for (; k + 4u <= k_last; k += 4u) {", *self._fours(), "b0 = b3 + b_row;", "}", *tail,
                 f"var results = array<vec4<Out>, {len(each)}>({', '.join(f'c{r}_{j}' for r, j in each)});",
                 f"for (var i = 0u; i < {len(each)}u; i++) {{",
                 f"let at_row = row + i / {self.vectors}u; if (at_row < p.m) {{",
@@ -55,13 +61,17 @@ class Tile:
 
     def _fours(self) -> Iterator[str]:
         yield " ".join(f"let b{i} = b{i - 1} + b_row;" for i in (1, 2, 3))
-        for j in range(self.vectors):
-            yield " ".join(f"let e{j}_{i} = columns_b(b{i}, t{j}, lanes);" for i in range(4))
         yield from (f"let own{r} = load4_a(at + r{r});" for r in range(self.loads))
-        for r in range(self.rows):
-            yield f"let x{r} = {self._row(r)};"
-            for j in range(self.vectors):
-                yield f"c{r}_{j} += " + " + ".join(f"x{r}.{c} * e{j}_{i}" for i, c in enumerate("xyzw")) + ";"
+        yield from (f"let x{r} = {self._row(r)};" for r in range(self.rows))
+        for j in range(self.vectors):
+            each = [f"e{j}_{i}" for i in range(4)]
+            yield " ".join(f"let {e} = columns_b(b{i}, t{j}, lanes);" for i, e in enumerate(each))
+            if self.floats:
+                yield f"let e{j} = mat4x4<B>({', '.join(each)});"
+            for r in range(self.rows):
+                terms = (f"x{r}.{c} * {e}" for c, e in zip("xyzw", each))
+                yield f"c{r}_{j} += {f'e{j} * x{r}' if self.floats else ' + '.join(terms)};"
+        yield f"at += {4 if self.tail else 1}u;"
 
     def _ones(self) -> Iterator[str]:
         yield from (f"let e{j} = columns_b(b0, t{j}, lanes);" for j in range(self.vectors))

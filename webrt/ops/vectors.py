@@ -69,13 +69,15 @@ def vec_of(**aligned: tuple[DType, bool]) -> dict[str, int]:
     return {name: 4 for name, (dtype, yes) in aligned.items() if yes and dtype.bits == 32}
 
 
-def load4(name: str, dtype: DType, aligned: bool) -> str:
-    """`fn load4_<name>(i) -> vec4` of elements i … i+3; `aligned` where i is always a multiple of 4."""
+def load4(name: str, dtype: DType, aligned: bool, fours: bool = False) -> str:
+    """`fn load4_<name>(i) -> vec4` of elements i … i+3; `aligned` where i is always a multiple of 4. `fours`: where it
+    is, elements 4i … 4i+3 instead."""
     alias = name[0].upper() + name[1:]
-    if not aligned:
-        value = ", ".join(f"load_{name}(i + {k}u)" for k in range(4))
-        return f"fn load4_{name}(i: u32) -> vec4<{alias}> {{ return vec4<{alias}>({value}); }}"
-    return f"fn load4_{name}(i: u32) -> vec4<{alias}> {{ return {_aligned_load(name, dtype)}; }}"
+    value = ", ".join(f"load_{name}(i + {k}u)" for k in range(4))
+    value = f"vec4<{alias}>({value})"
+    if aligned:
+        value = _aligned_load(name, dtype, fours)
+    return f"fn load4_{name}(i: u32) -> vec4<{alias}> {{ return {value}; }}"
 
 
 def store_fours(dtype: DType) -> str:
@@ -108,10 +110,11 @@ def finish(b: Builder, written: Value, out: Value, name: str) -> None:
         b.map(out, "return load_v(i);", reads={"v": written}, name=f"{name}_pack")
 
 
-def _aligned_load(name: str, dtype: DType) -> str:
+def _aligned_load(name: str, dtype: DType, fours: bool) -> str:
     if dtype.bits == 32:
-        return f"fours_{name}(i >> 2u)"
-    low, high = f"word_{name}(i >> 1u)", f"word_{name}((i >> 1u) + 1u)"
+        return f"fours_{name}({'i' if fours else 'i >> 2u'})"
+    word = "2u * i" if fours else "(i >> 1u)"
+    low, high = f"word_{name}({word})", f"word_{name}({word} + 1u)"
     if dtype == T.F16:
         return f"vec4<f32>(unpack2x16float({low}), unpack2x16float({high}))"
     halves = f"{low} << 16u, {low} & 0xffff0000u, {high} << 16u, {high} & 0xffff0000u"
