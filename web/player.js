@@ -46,25 +46,26 @@ export { parsePlan } from "./player/plan.js";
  */
 export async function loadPlan(file, options = {}) {
   const { host = null, fetch = globalThis.fetch, onProgress = () => {}, autoRecover = false } = options;
-  let { device } = options;
-  const origin = new Origin(file, (url) => fetch(url), autoRecover);
-  const source = await origin.opened;
+  const given = options.device;
+  const opening = given ? Promise.resolve({ device: given, leave: () => {} }) : shareDevice();
+  opening.catch(() => null); // what is wrong with the plan is told first
+  let source = null;
   let session = null;
-  let leave = () => {};
   try {
+    const origin = new Origin(file, (url) => fetch(url), autoRecover);
+    source = await origin.opened;
     const plan = await readPlan(source);
     refuseHostSteps(plan, host);
-    if (!device) ({ device, leave } = await shareDevice());
+    const { device, leave } = await opening;
     const tuning = await Tuning.open(device, options, plan.tuning);
-    const shared = device !== options.device;
-    session = new Session(plan, device, { host, leave, origin, autoRecover, shared, options, tuning });
+    session = new Session(plan, device, { host, leave, origin, autoRecover, shared: !given, options, tuning });
     await session.load(source, onProgress);
     origin.loaded();
     return session;
   } catch (e) {
-    source.cancel();
+    source?.cancel();
     if (session) session.release();
-    else leave();
+    else opening.then(({ leave }) => leave(), () => null);
     throw e;
   }
 }
