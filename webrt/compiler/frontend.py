@@ -6,6 +6,7 @@ import heapq
 import math
 import os
 import re
+from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from pathlib import Path
@@ -48,6 +49,7 @@ def read_model(
     Raises InvalidModel or ExternalDataError, and ModelError where its data is more than `bounds` allow."""
     bounds = bounds or Bounds()
     if isinstance(source, onnx.ModelProto):
+        precheck.check(source)
         model = onnx.ModelProto()
         model.CopyFrom(source)
         folder = None
@@ -132,7 +134,7 @@ def load(model: onnx.ModelProto, known: Mapping[str, Any] | None = None) -> Grap
     if model.functions:
         try:
             model = onnx.inliner.inline_local_functions(model)
-        except (RuntimeError, ValueError, onnx.checker.ValidationError) as e:
+        except (DecodeError, RuntimeError, ValueError, onnx.checker.ValidationError) as e:
             raise InvalidModel(f"the model's own functions cannot be inlined: {str(e).strip().splitlines()[0]}") from e
     _sort(model.graph)
     check(model)
@@ -163,8 +165,9 @@ class _Loader:
         self.overridable = [self.values[i.name] for i in self.proto.input if i.name in self._initializer_names]
         nodes = [n for n in (self._node(p) for p in self.proto.node) if n is not None]
         outputs = [self._output(o) for o in self.proto.output]
-        if len(set(outputs)) < len(outputs):
-            raise InvalidModel("an output is listed twice; re-export the model with each output once")
+        for value, times in Counter(outputs).items():
+            if times > 1:
+                raise InvalidModel(f"the output {value.name!r} is listed twice; export the model with each output once")
         return Graph(nodes, inputs, outputs, self.opsets, self.overridable, self._meta(), self.model.ir_version)
 
     def _inputs(self) -> list[Value]:
@@ -272,7 +275,13 @@ def _parse(data: bytes, what: str) -> onnx.ModelProto:
         model.ParseFromString(data)
         return model
     except (DecodeError, RuntimeError, ValueError) as e:
-        raise InvalidModel(f"{what} is no ONNX model, or is cut short: {e}") from e
+        deep = next((word for word in ("MaxDepth", "nesting") if word in str(e)), "")
+        why = (
+            "nests subgraphs too deep (flatten them), or is no ONNX model"
+            if deep
+            else "is no ONNX model, or is cut short"
+        )
+        raise InvalidModel(f"{what} {why}: {e}") from e
 
 
 def _sort(graph: onnx.GraphProto) -> None:

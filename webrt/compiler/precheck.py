@@ -5,7 +5,8 @@ Protobuf reads names that are no UTF-8 and fails where they are used; ONNX's C++
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections import Counter
+from collections.abc import Iterable, Iterator
 from typing import Any
 
 import onnx
@@ -18,6 +19,11 @@ _NOT_NEGATIVE = {("GatherND", "batch_dims")}
 MAX_DEPTH = 64
 """How deep subgraphs may be nested."""
 
+MAX_INLINED = 1 << 18
+"""How many nodes a model may have once its own functions stand where they are called."""
+
+FunctionId = tuple[str, str, str]
+
 
 def check(model: onnx.ModelProto) -> None:
     """Raises InvalidModel where a text is no UTF-8, subgraphs nest too deep, or an attribute would crash ONNX."""
@@ -27,6 +33,61 @@ def check(model: onnx.ModelProto) -> None:
                 raise InvalidModel(f"a text is no UTF-8: {text!r}; export the model again")
     except UnicodeDecodeError as e:
         raise InvalidModel(f"a text is no UTF-8 ({e}); export the model again") from e
+    if model.functions:
+        _check_calls(model)
+
+
+def _check_calls(model: onnx.ModelProto) -> None:
+    """Raises InvalidModel where inlining the model's functions would make too many nodes or nest them too deep."""
+    bodies = {(f.domain, f.name, f.overload): _nodes_within(f.node) for f in model.functions}
+    known: dict[FunctionId, tuple[int, int]] = {}
+    for f in _callees_first(bodies):
+        known[f] = _inlined(bodies[f], known)
+    size, depth = _inlined(_nodes_within(model.graph.node), known)
+    if size > MAX_INLINED or depth > MAX_DEPTH:
+        what = f"{size} nodes" if size > MAX_INLINED else f"subgraphs nested {depth} deep"
+        limit = f"{MAX_INLINED} nodes and {MAX_DEPTH} levels"
+        name = max(known, key=known.__getitem__)[1]
+        raise InvalidModel(
+            f"with the model's own functions (such as {name!r}) inlined there would be {what}; webrt takes {limit}: "
+            "call them less often"
+        )
+
+
+def _callees_first(bodies: dict[FunctionId, list[tuple[FunctionId, int]]]) -> list[FunctionId]:
+    """The functions, each after those that it calls; where they call themselves, ONNX's inliner will say so."""
+    order: dict[FunctionId, None] = {}
+    begun: set[FunctionId] = set()
+    for first in bodies:
+        waiting = [first]
+        while waiting:
+            f = waiting[-1]
+            if f in begun:
+                order.setdefault(waiting.pop())
+                continue
+            begun.add(f)
+            waiting += {callee: None for callee, _ in bodies[f] if callee in bodies and callee not in begun}
+    return list(order)
+
+
+def _inlined(body: Iterable[tuple[FunctionId, int]], known: dict[FunctionId, tuple[int, int]]) -> tuple[int, int]:
+    """(nodes, depth of subgraphs) of a body once all calls in it are inlined."""
+    size, depth = 0, 0
+    for (node, own), times in Counter(body).items():
+        nodes, deeper = known.get(node, (1, 0))
+        size, depth = size + times * nodes, max(depth, own + deeper)
+    return size, depth
+
+
+def _nodes_within(nodes: Iterable[onnx.NodeProto], depth: int = 0) -> list[tuple[FunctionId, int]]:
+    """What each node calls, with how deep in subgraphs it stands."""
+    found: list[tuple[FunctionId, int]] = []
+    for node in nodes:
+        found.append(((node.domain, node.op_type, node.overload), depth))
+        for a in node.attribute:
+            for graph in [*([a.g] if a.HasField("g") else []), *a.graphs]:
+                found += _nodes_within(graph.node, depth + 1)
+    return found
 
 
 def _of_model(model: onnx.ModelProto) -> Iterator[Any]:
