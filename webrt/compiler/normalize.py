@@ -10,7 +10,7 @@ import onnx
 
 from webrt import dtypes as T
 from webrt import host, lowering
-from webrt.compiler import bodies, control, hoist, packing, scans, splice, tidy, unroll, weights
+from webrt.compiler import bodies, control, hoist, packing, projections, scans, splice, tidy, unroll, weights
 from webrt.compiler.dump import Trace
 from webrt.compiler.infer import infer
 from webrt.compiler.splice import opsets_of
@@ -117,12 +117,15 @@ PASSES: tuple[tuple[str, Pass], ...] = (
     ("fold_padding", weights.fold_padding),
     ("hoist_elementwise", hoist.hoist_elementwise),
     ("pack_projections", packing.pack_projections),
+    ("join_projections", projections.join_projections),
     ("merge_equal", merge_equal),
     ("remove_dead", remove_dead),
 )
 """The basic passes, in order."""
 
-FOR_DEVICES = frozenset({"inline_functions", "unroll_loops", "straighten_scans", "pack_projections"})
+FOR_DEVICES = frozenset(
+    {"inline_functions", "unroll_loops", "straighten_scans", "pack_projections", "join_projections"}
+)
 """Passes that run only where there is a device: the CPU provider runs operators and loops as they are."""
 
 REQUIRED = frozenset({"inline_functions", "inline_known_branches", "unroll_loops", "straighten_scans", "remove_dead"})
@@ -130,6 +133,9 @@ REQUIRED = frozenset({"inline_functions", "inline_known_branches", "unroll_loops
 
 HIGHEST = frozenset({"channels_last"})
 """Passes that run at the level "all" alone."""
+
+NEEDS = {"join_projections": "fuse_attention"}
+"""Passes that pay only where an extended one runs."""
 
 
 def _is_foldable(node: Node) -> bool:

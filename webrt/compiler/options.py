@@ -88,4 +88,6 @@ class CompileOptions:
             return True
         if name in normalize.HIGHEST and self.level != "all":
             return False
+        if name in normalize.NEEDS and (self.level == "basic" or not self.runs(normalize.NEEDS[name])):
+            return False
         return self.level != "disabled" and name not in self.disabled

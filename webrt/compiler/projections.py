@@ -1,0 +1,190 @@
+"""Products of one tensor with several constant matrices, where one attention reads all of them, as one product."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import numpy as np
+import onnx
+
+from webrt import dims as D
+from webrt import dtypes as T
+from webrt.compiler.rewrite import Uses, number
+from webrt.compiler.seen import through
+from webrt.ir import Graph, Node, Value, constant
+from webrt.ops.view import View, element_type
+
+MAX_BYTES = 64 << 20
+"""Matrices that are larger together than this stay apart."""
+FOURS = 4
+"""Columns of each matrix are a multiple of it: kernels load aligned fours."""
+
+_MOVES = frozenset({"Reshape", "Transpose", "Squeeze", "Unsqueeze", "Flatten", "Identity"})
+_BETWEEN = frozenset({"Add", "Sub", "Mul", "Div", "Where", "Cast", "IsNaN", "Identity"})
+_REACH = 12
+"""Nodes between a product and the softmax."""
+
+Array = np.ndarray[tuple[int, ...], np.dtype[np.generic]]
+
+
+@dataclass(frozen=True)
+class _Part:
+    """x · matrix + bias, [K, N] and [N] or nothing, made by `nodes`."""
+
+    nodes: tuple[Node, ...]
+    x: Value
+    matrix: Array
+    bias: Array | None
+    out: Value
+
+
+def join_projections(graph: Graph) -> bool:
+    """MatMul and Add (or Gemm) of one input with constants, read by one attention → one MatMul, one Add and a Split,
+    which the attention reads through."""
+    uses = Uses(graph)
+    groups: dict[tuple[Value, T.DType, Node], list[_Part]] = {}
+    for node in graph.nodes:
+        part = _part(uses, node)
+        sink = _softmax(uses, part) if part is not None else None
+        if part is not None and sink is not None:
+            groups.setdefault((part.x, element_type(part.out), sink), []).append(part)
+    joined = [p for p in groups.values() if len(p) > 1 and sum(q.matrix.nbytes for q in p) <= MAX_BYTES]
+    first = {parts[0].nodes[0]: _joined(uses, parts) for parts in joined}
+    gone = {n for parts in joined for p in parts for n in p.nodes}
+    graph.nodes[:] = [m for n in graph.nodes for m in (*first.get(n, ()), *(() if n in gone else (n,)))]
+    return bool(joined)
+
+
+def _part(uses: Uses, node: Node) -> _Part | None:
+    """The projection that begins with this node."""
+    if node.domain != "" or node.op not in ("MatMul", "Gemm") or node.input(1).const is None:
+        return None
+    x, w, out = node.input(0), node.input(1), node.output()
+    if x.const is not None or x.shape is None or len(uses.readers[w]) > 1 or out.dtype not in (T.F32, T.F16):
+        return None
+    matrix, bias = np.asarray(w.const), None
+    if node.op == "Gemm":
+        plain = node.attr("alpha", 1.0) == 1.0 and node.attr("beta", 1.0) == 1.0 and not node.attr("transA", 0)
+        matrix = matrix.T if node.attr("transB", 0) else matrix
+        bias = _bias(node.input(2), matrix.shape[-1]) if node.has(2) else None
+        if not plain or (node.has(2) and bias is None):
+            return None
+    if matrix.ndim != 2 or matrix.shape[1] % FOURS or x.rank < 2:
+        return None
+    nodes = [node]
+    reader = _reader(uses, out)
+    if bias is None and reader is not None and reader.op == "Add" and uses.alone(out, reader):
+        bias = _bias(next((v for v in reader.given() if v is not out), None), matrix.shape[1])
+        if bias is not None:
+            nodes.append(reader)
+            out = reader.output()
+    return _Part(tuple(nodes), x, matrix, bias, out)
+
+
+def _bias(v: Value | None, columns: int) -> Array | None:
+    """One number for each column."""
+    if v is None or v.const is None or v.const.shape[-1:] != (columns,) or v.const.size != columns:
+        return None
+    return v.const.reshape(columns)
+
+
+def _softmax(uses: Uses, part: _Part) -> Node | None:
+    """The softmax of the attention that alone reads the projection, as queries, keys or values.
+
+    None where what it reads could not be seen through the Split."""
+    v, passed = part.out, list[Node]()
+    for _ in range(_REACH):
+        node = _reader(uses, v)
+        if node is None:
+            return None
+        if node.op == "MatMul":
+            if not _seen_through(part, passed, v):
+                return None
+            return (_before(node) if node.input(1) is v else None) or _after(uses, node.output())
+        scaled = node.op in ("Mul", "Div") and any(number(x) is not None for x in node.given())
+        if not (scaled or node.op in _MOVES) or len(node.outputs) != 1:
+            return None
+        passed.append(node)
+        v = node.output()
+    return None
+
+
+def _seen_through(part: _Part, passed: Sequence[Node], v: Value) -> bool:
+    """Whether v, made of the part by these nodes, is a view of a larger tensor that has the part among its columns."""
+    values = [part.out, *(n.output() for n in passed)]
+    if any(x.shape is None for x in values):
+        return False
+    view: View | None = View.of(v.known_shape)
+    for node in reversed(passed):
+        if node.op == "Transpose" and view is not None:
+            rank = node.input(0).rank
+            perm = [int(a) for a in node.attr("perm") or reversed(range(rank))]
+            view = through(View.of(node.input(0).known_shape).permute(perm), view)
+    *rows, columns = part.out.known_shape
+    whole = View.of((*rows, D.add(columns, columns)))
+    return view is not None and through(whole.cut(len(rows), 0, columns), view) is not None
+
+
+def _before(node: Node) -> Node | None:
+    """The softmax whose weights are this product's left operand."""
+    v = node.input(0)
+    for _ in range(_REACH):
+        maker = v.producer
+        if maker is None or maker.op == "Softmax":
+            return maker
+        if maker.op not in _BETWEEN or not maker.given():
+            return None
+        v = maker.given()[-1]
+    return None
+
+
+def _after(uses: Uses, v: Value) -> Node | None:
+    """The softmax of logits that these become."""
+    for _ in range(_REACH):
+        node = _reader(uses, v)
+        if node is None or node.op == "Softmax" or node.op not in _BETWEEN:
+            return node if node is not None and node.op == "Softmax" else None
+        v = node.output()
+    return None
+
+
+def _reader(uses: Uses, v: Value) -> Node | None:
+    """The only node that reads the value's elements; its sizes may be read by others."""
+    readers = {n for n in uses.readers.get(v, ()) if any(o is None or o.contents is None for o in n.outputs)}
+    return readers.pop() if len(readers) == 1 and v not in uses.fixed else None
+
+
+def _joined(uses: Uses, parts: Sequence[_Part]) -> list[Node]:
+    """The nodes that make the outputs of all parts."""
+    like, first = parts[0].out, parts[0].nodes[0]
+    matrix = np.concatenate([p.matrix for p in parts], axis=1)
+    shape = (*parts[0].x.known_shape[:-1], matrix.shape[1])
+    sources = tuple(s for p in parts for n in p.nodes for s in n.sources)
+    opset = uses.graph.opsets.get("", first.opset)
+
+    def made(op_type: str, inputs: list[Value | None], outputs: list[Value], **attrs: int) -> Node:
+        given = {k: onnx.helper.make_attribute(k, a) for k, a in attrs.items()}
+        node = Node(op_type, "", f"{first.name}/{op_type}", inputs, [*outputs], opset, given, [], sources)
+        for v in outputs:
+            v.producer = node
+        return node
+
+    def held(array: Array) -> Value:
+        return constant(uses.name(), np.ascontiguousarray(array), element_type(like))
+
+    def fresh() -> Value:
+        return Value(uses.name(), like.dtype, shape, roots=like.roots)
+
+    nodes = [made("MatMul", [parts[0].x, held(matrix)], [fresh()])]
+    if any(p.bias is not None for p in parts):
+        biases = [np.zeros(p.matrix.shape[1], matrix.dtype) if p.bias is None else p.bias for p in parts]
+        nodes.append(made("Add", [nodes[0].output(), held(np.concatenate(biases))], [fresh()]))
+    counts = [p.matrix.shape[1] for p in parts]
+    outputs = [p.out for p in parts]
+    if opset < 13:
+        nodes.append(made("Split", [nodes[-1].output()], outputs, axis=len(shape) - 1))
+        nodes[-1].attrs["split"] = onnx.helper.make_attribute("split", counts)
+        return nodes
+    split = constant(uses.name(), np.array(counts, np.int64), T.I64)
+    return [*nodes, made("Split", [nodes[-1].output(), split], outputs, axis=len(shape) - 1)]
