@@ -118,6 +118,14 @@ CASES = {
         [{"a0": f32(2), "b0": f32(2, seed=1), "n": i64(n)} for n in (0, 1, 2, 5)],
         ["loop"],
     ),
+    "states that are stacked as well, one of them the condition": Case(
+        """agraph (float[2] x, bool go, int64 n) => (bool last, float[2] y, float[T, 2] all, float[T, 2] same) {
+          last, y, all, same = Loop (n, go, go, x) <body = b (int64 i, bool c, bool on, float[2] s) =>
+            (bool more, bool more, float[2] t, float[2] t, float[2] t) {
+              four = Constant <value = int64 {4}> () more = Less (i, four) t = Add (s, s) }> }""",
+        [{"x": f32(2), "go": np.array(True), "n": i64(n)} for n in (3, 9, 0)],
+        ["loop"],
+    ),
     "a scan of unknown length, backward": Case(
         """agraph (float[2] s, float[T, 2] a) => (float[2] last, float[T, 2] y) {
           last, y = Scan <num_scan_inputs = 1, scan_input_directions = [1], scan_output_directions = [1],

@@ -11,6 +11,7 @@ from pathlib import Path
 from random import Random
 
 import onnx
+import onnx.shape_inference
 from google.protobuf.message import DecodeError
 
 from tests.fuzz import judge
@@ -66,7 +67,7 @@ def show(kind: str, seed: int, number: int, folder: str) -> int:
     Path("case.onnx").write_bytes(data)
     try:
         print(onnx.printer.to_text(onnx.ModelProto.FromString(data))[:5000])
-    except (DecodeError, RuntimeError, UnicodeDecodeError) as e:
+    except (DecodeError, RuntimeError, UnicodeDecodeError, onnx.shape_inference.InferenceError) as e:
         print(f"({len(data)} bytes: {e})")
     print({k: v for k, v in options.items() if k != "external_data"})
     print(judge.compile_verdict(data, options))

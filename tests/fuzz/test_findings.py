@@ -104,6 +104,22 @@ def parts_without_end() -> onnx.ModelProto:
     return made
 
 
+def damaged(count: int) -> onnx.ModelProto:
+    """A shape to fill with a number that has so many bytes; the shape is constant."""
+    made = with_tensor(one("ConstantOfShape", "w"), np.array([2, 3]))
+    value = TensorProto(name="v", data_type=TensorProto.FLOAT, dims=[1], raw_data=bytes(count))
+    made.graph.node[0].attribute.append(helper.make_attribute("value", value))
+    return made
+
+
+def factors_of_other_sizes() -> onnx.ModelProto:
+    """x · a · b where a and b do not broadcast."""
+    made = with_tensor(with_tensor(one("Mul", "x", "a"), np.ones((4, 6), "f"), "a"), np.ones((4, 5), "f"), "b")
+    made.graph.node[0].output[0] = "t"
+    made.graph.node.append(helper.make_node("Mul", ["t", "b"], ["y"]))
+    return made
+
+
 REFUSED: dict[str, tuple[Callable[[], Any], str]] = {
     "a cycle": (lambda: edited(CHAIN, cycle), "cycle"),
     "a name that nothing makes": (lambda: edited(CHAIN, nowhere), "nowhere"),
@@ -114,6 +130,9 @@ REFUSED: dict[str, tuple[Callable[[], Any], str]] = {
     "80 subgraphs, one in the other": (lambda: nested(80), "nested|no ONNX model"),
     "a name that is no UTF-8": (lambda: text_model(CHAIN).replace(b"Softmax", b"Soft\xffax"), "no UTF-8"),
     "a Constant with two values": (two_values, "Constant|value_ints"),
+    "a value of too many bytes": (lambda: damaged(12), "damaged|do not fit together|reshape"),
+    "a value of half a number": (lambda: damaged(5), "damaged|do not fit together|multiple"),
+    "factors that do not broadcast": (factors_of_other_sizes, "broadcast|6 and 5"),
     "axes that are complex numbers": (
         lambda: with_tensor(one("ReduceMin", "x", "w"), np.ones(1, np.complex64)),
         "'w' are complex64; real numbers",

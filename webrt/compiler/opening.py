@@ -19,7 +19,7 @@ from webrt import dtypes as T
 from webrt.compiler.body import Body
 from webrt.compiler.dump import Trace
 from webrt.compiler.normalize import normalize
-from webrt.compiler.splice import names_within, opsets_of, subgraph
+from webrt.compiler.splice import fresh_names, identity, names_within, opsets_of, subgraph
 from webrt.dims import Dim
 from webrt.errors import ModelError, UnsupportedOp, UnsupportedType
 from webrt.ir import Graph, Node, Value, constant
@@ -194,8 +194,20 @@ class _Opening:
         if again is not None and again.size == 1 and bool(again.reshape(-1)[0]):
             body.again = False
             del graph.outputs[0]
+        self._name_apart(graph)
         body.keep_used()
         return body
+
+    def _name_apart(self, graph: Graph) -> None:
+        """A value that is an output twice, such as a state that is stacked as well, has another name there."""
+        names = fresh_names(graph)
+        for k, v in enumerate(graph.outputs):
+            if v not in graph.outputs[:k]:
+                continue
+            twin = Value(next(names), v.dtype, v.shape, const=v.const, contents=v.contents, roots=v.roots)
+            if v.const is None:
+                graph.nodes.append(identity(v, twin, self.opsets[""], self.node))
+            graph.outputs[k] = twin
 
     def _graph(self) -> Graph:
         return Graph(

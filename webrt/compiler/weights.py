@@ -56,7 +56,7 @@ def join_constants(graph: Graph) -> bool:
         if source is None or first is None or first.const is None or second.const is None or first.dtype != T.F32:
             continue
         wide = [v.const.astype(np.float64) for v in (first, second) if v.const is not None]
-        if np.broadcast_shapes(*(a.shape for a in wide)) not in (wide[0].shape, wide[1].shape):
+        if not _contains(wide[0].shape, wide[1].shape):
             continue
         joined = uses.constant(wide[0] * wide[1] if node.op == "Mul" else wide[0] + wide[1], first)
         if joined is not None:
@@ -64,6 +64,14 @@ def join_constants(graph: Graph) -> bool:
             uses.replace_input(node, node.inputs.index(second), joined)
             changed = True
     return changed
+
+
+def _contains(a: tuple[int, ...], b: tuple[int, ...]) -> bool:
+    """Whether two shapes broadcast to one of them."""
+    try:
+        return np.broadcast_shapes(a, b) in (a, b)
+    except ValueError:
+        return False
 
 
 def fold_padding(graph: Graph) -> bool:

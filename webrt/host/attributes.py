@@ -17,7 +17,10 @@ GRAPH_TYPES = (AttributeProto.GRAPH, AttributeProto.GRAPHS)
 
 def tensor_array(tensor: TensorProto) -> Array:
     """A TensorProto's elements; strings as str objects."""
-    found = onnx.numpy_helper.to_array(tensor)
+    try:
+        found = onnx.numpy_helper.to_array(tensor)
+    except (ValueError, TypeError, KeyError, AttributeError) as e:
+        raise InvalidModel(f"tensor {tensor.name!r} is damaged: {e}; export the model again") from e
     return strings(found) if found.dtype.kind in "OSU" else found
 
 
