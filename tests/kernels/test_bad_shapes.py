@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import Any, cast
 
 import numpy as np
+import onnx
 import pytest
 
 from tests.kernels.harness import Array, device, node_model
@@ -91,6 +92,7 @@ CASES: dict[str, tuple[str, list[Array | None], dict[str, Any], dict[str, Any]]]
     "more updates than data": ("ScatterElements", [r(2, 3), np.zeros((2, 4), np.int64), r(2, 4)], {}, {}),
     "nothing to index": ("Gather", [r(0, 3), i(0)], {}, {}),
     "more than the axis has": ("TopK", [r(4), i(5)], {}, {"constants": [1], "outputs": 2}),
+    "a block of 8": ("MatMulNBits", [r(2, 64), u(4, 8, 4), r(4, 8)], {**WEIGHTS, "block_size": 8}, MS),
     "letters": ("Einsum", [r(2, 3), r(4, 5)], {"equation": "ij,jk->ik"}, {}),
 }  # fmt: skip
 
@@ -129,6 +131,9 @@ SAID: dict[str, tuple[str, list[Array | None], dict[str, Any], dict[str, Any], s
                  "axis 1 of the output 'y0' would have a negative size: d0_1*in:x1[1] (-12 here; in:x1[1] = -4)"),
     "too many": ("TopK", [r(4), i(5)], {}, {"symbolic": [0], "outputs": 2},
                  "k = in:x1[0] is more than the axis has, d0_0 (5 and 4 here; in:x1[0] = 5)"),
+    "too large to count": ("Tile", [r(2, 3), i(2**52, 2**52)], {}, {"symbolic": []},
+                           f"these sizes do not fit the model (in:x1[0]={2**52}, in:x1[1]={2**52}): "
+                           f"a size overflows: {2**104} is beyond 2**53"),
     "body": ("BiasAdd", [r(2, 3, 4), r(5), r(2, 3, 4)], {}, MS,
              "its Add: sizes d0_2 and d1_0 do not broadcast (4 and 5 here)"),
 }  # fmt: skip
@@ -144,6 +149,14 @@ def test_the_run_names_node_operator_and_numbers(what: str) -> None:
     assert (
         str(e.value).removeprefix(f"{form.get('domain', '')}:") == f"{op} 'node'{',' if what == 'body' else ':'} {said}"
     )
+
+
+def test_outputs_that_are_not_as_many_as_said() -> None:
+    """onnx's own shape inference aborts the process here, so the model is written as text."""
+    text = "g (float[4] x) => (float[2] a, float[2] b, float[2] c) { [node] a, b, c = Split <num_outputs = 2> (x) }"
+    model = onnx.parser.parse_model(f'<ir_version: 10, opset_import: ["" : 20]> {text}')
+    with pytest.raises(InvalidModel, match="node 'node', .*: num_outputs is 2, the node has 3 outputs"):
+        compile_model(model, CompileOptions(target=device().target))
 
 
 def test_what_a_function_body_refuses_names_the_model_s_node() -> None:

@@ -195,7 +195,20 @@ export class Sizes {
     if (!failed.length) return values;
     this.#check(values);
     const given = [...this.known].map(([k, v]) => `${k}=${v}`).join(", ");
-    throw new InputError(`these sizes do not fit the model (${given}): ${failed[0].what}`);
+    throw new InputError(`${this.#firstUser(values)}these sizes do not fit the model (${given}): ${failed[0].what}`);
+  }
+
+  /** The first node that needs the first size that cannot be computed: "Tile 'tile': ", or nothing. */
+  #firstUser(values) {
+    const lost = new Set();
+    this.plan.dims.forEach(([op, ...args], k) => {
+      const used = args.filter(Array.isArray).map(([j]) => j);
+      const computable = op === "var" ? this.known.has(args[0]) : used.every((j) => values[j] !== null);
+      if (used.some((j) => lost.has(j)) || !lost.size && values[k] === null && computable) lost.add(k);
+    });
+    const needs = (step) => refsOf(step).some((ref) => Array.isArray(ref) && lost.has(ref[0]));
+    const placed = this.plan.placement?.[this.plan.steps.find(needs)?.node];
+    return placed ? `${placed.op} '${placed.node}': ` : "";
   }
 
   #variable(ref) {
@@ -203,6 +216,12 @@ export class Sizes {
     const [op, name] = this.plan.dims[ref[0]];
     return op === "var" && !name.startsWith("in:") ? name : null;
   }
+}
+
+/** The sizes of a dispatch or a copy. */
+function refsOf(step) {
+  if (step.kind === "copy") return [step.source_offset, step.target_offset, step.size];
+  return step.kind === "dispatch" ? [...step.params, ...step.alternatives.flatMap(([, ...groups]) => groups)] : [];
 }
 
 /** A value for people: `x: float32[batch, 3]`. */

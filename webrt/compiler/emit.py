@@ -130,6 +130,12 @@ class _Emitter:
         return {op[1] for op in named if op[0] == "var"} | {f"in:{info.name}[{k}]" for k in range(info.elements)}
 
     def _step(self, item: Item) -> list[P.Step]:
+        try:
+            return self._written(item)
+        except ShapeError as e:
+            raise located(e, self.placed[item.node].node) from None
+
+    def _written(self, item: Item) -> list[P.Step]:
         step = item.step
         if isinstance(step, Control):
             return [self._control(step, self.first_line + item.node)]

@@ -13,7 +13,7 @@ import numpy as np
 from webrt import dims as D
 from webrt import dtypes as T
 from webrt.dims import Dim
-from webrt.errors import ShapeError
+from webrt.errors import InvalidModel, ShapeError
 from webrt.ir import Node
 from webrt.lowering import MAX_ITERATIONS, Builder, Info, Variant, grid, op, require
 from webrt.ops.nbits_tile import tile_variants
@@ -25,7 +25,9 @@ ROWS = 4
 
 
 def nbits_shape(n: Node) -> list[Info]:
-    a = n.input(0)
+    a, block = n.input(0), int(n.attr("block_size"))
+    if block < 16 or block & (block - 1):
+        raise InvalidModel(f"block_size is {block}; it has to be a power of two, 16 or more")
     return [(a.dtype, None if a.shape is None else (*a.shape[:-1], int(n.attr("N"))))]
 
 

@@ -109,7 +109,7 @@ def reshape(n: Node, b: Builder) -> None:
     movable(n.input(0))
     fits = D.eq(n.input(0).elements, n.output().elements)
     wanted = [D.brief(d) for d in (n.dims(1) if n.has(1) else n.output().known_shape)]
-    b.check(fits, f"Reshape: {D.brief(n.input(0).elements)} elements do not fill {wanted}")
+    b.check(fits, f"Reshape: {D.brief(n.input(0).elements)} elements do not fill [{', '.join(wanted)}]")
     b.alias(n.output(), n.input(0))
 
 

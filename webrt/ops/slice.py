@@ -78,6 +78,8 @@ def _parts(n: Node) -> list[Dim]:
     shape = n.input(0).known_shape
     total, count = shape[normalize_axis(n.attr("axis", 0), len(shape))], len(n.outputs)
     given = sizes(n, "split", 1)
+    if n.attr("num_outputs", count) != count:
+        raise InvalidModel(f"num_outputs is {n.attr('num_outputs')}, the node has {count} outputs")
     if given is not None:
         if len(given) != count:
             raise InvalidModel(f"{len(given)} sizes are given for {count} outputs")

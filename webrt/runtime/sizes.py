@@ -8,7 +8,7 @@ from typing import Any, TypeAlias
 
 from webrt.dims import DimRef, evaluate, resolve
 from webrt.errors import InputError, ShapeError
-from webrt.plan import Plan, ValueInfo
+from webrt.plan import Copy, Dispatch, Plan, Step, ValueInfo
 
 Refuse: TypeAlias = Callable[[str], Exception]
 Key: TypeAlias = tuple[tuple[str, int], ...]
@@ -119,8 +119,24 @@ class Sizes:
         if failed:
             self._check(values)
             given = ", ".join(f"{k}={v}" for k, v in self.known.items())
-            raise InputError(f"these sizes do not fit the model ({given}): {failed[0].what}")
+            raise InputError(f"{self._first_user(values)}these sizes do not fit the model ({given}): {failed[0].what}")
         return values
+
+    def _first_user(self, values: Sequence[int | None]) -> str:
+        """The first node that needs the first size that cannot be computed: "Tile 'tile': ", or nothing."""
+        lost: set[int] = set()
+        for k, (op, *args) in enumerate(self.plan.dims):
+            used = [a[0] for a in args if isinstance(a, list)]
+            computable = args[0] in self.known if op == "var" else None not in [values[j] for j in used]
+            if lost & {*used} or (not lost and values[k] is None and computable):
+                lost.add(k)
+        for step in self.plan.steps:
+            if 0 <= step.node < len(self.plan.placement) and lost & {
+                ref[0] for ref in _refs(step) if isinstance(ref, tuple)
+            }:
+                placed = self.plan.placement[step.node]
+                return f"{placed.op} {placed.node!r}: "
+        return ""
 
     def shape(self, info: ValueInfo) -> tuple[int, ...]:
         """A value's shape. Raises ShapeError while a size of it is not known."""
@@ -135,6 +151,15 @@ class Sizes:
             return None
         op, *args = self.plan.dims[ref[0]]
         return str(args[0]) if op == "var" and not str(args[0]).startswith("in:") else None
+
+
+def _refs(step: Step) -> Sequence[DimRef]:
+    """The sizes of a dispatch or a copy."""
+    if isinstance(step, Copy):
+        return step.source_offset, step.target_offset, step.size
+    return (
+        [*step.params, *(g for _, *groups in step.alternatives for g in groups)] if isinstance(step, Dispatch) else ()
+    )
 
 
 def size_text(program: Sequence[Sequence[Any]], ref: DimRef, depth: int = 0) -> int | str:
