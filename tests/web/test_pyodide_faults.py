@@ -1,4 +1,4 @@
-"""Sessions under Pyodide whose device goes away, whose caller ends them, and of which many tasks want answers."""
+"""Sessions under Pyodide: lost devices, callers that end runs, many tasks, kernels that are measured."""
 
 from __future__ import annotations
 
@@ -88,6 +88,22 @@ async def tasks(chain, split):
     b.close()
     return {"wrong": len(wrong)}
 
+async def tunes(chain, split):
+    import onnx
+    head = '<ir_version: 8, opset_import: ["": 20]> g (float[n, 64] x, float[64, 32] w) => (float[n, 32] y)'
+    text = head + " { y = MatMul(x, w) }"
+    model = onnx.parser.parse_model(text).SerializeToString()
+    rng = np.random.default_rng(0)
+    x = {"x": rng.standard_normal((64, 64), np.float32), "w": rng.standard_normal((64, 32), np.float32)}
+    out = {"measured": [], "near": []}
+    for options in ({}, {"tuning": "1", "tuning_budget": 600}, {"tuning": "1"}):
+        session = await InferenceSession.create(model, providers=[("WebGpuExecutionProvider", options)])
+        (y,) = await session.arun(None, x)
+        out["near"].append(bool(np.allclose(y, x["x"] @ x["w"], 1e-4, 1e-4)))
+        out["measured"].append(int(session._general._loaded.session.counters.measured))
+        session.close()
+    return out
+
 async def call(name, chain, split):
     return json.dumps(await globals()[name](base64.b64decode(chain), base64.b64decode(split)))
 """
@@ -157,3 +173,9 @@ def test_a_run_that_its_caller_ends(page: Any) -> None:
 
 def test_many_tasks(page: Any) -> None:
     assert ask(page, "tasks") == {"wrong": 0}
+
+
+def test_the_browser_remembers_what_a_session_measured(page: Any) -> None:
+    out = ask(page, "tunes")
+    assert out["near"] == [True] * 3
+    assert out["measured"][0] == out["measured"][2] == 0 < out["measured"][1]

@@ -7,7 +7,8 @@ import { SKIP } from "./resolve.js";
 import { keyOf } from "./textures.js";
 
 const ROUNDS = 5;
-const ENOUGH = 2e-3; // seconds that a measurement should take: Chrome's timestamps are multiples of 0.1 ms
+const LEAST_ROUNDS = 3; // with fewer nothing is known
+const ENOUGH = 4e-3; // seconds that a measurement should take: Chrome's timestamps are multiples of 0.1 ms
 const MOST_REPEATS = 100;
 const FAR = 3;
 const WORTH = 0.95;
@@ -146,8 +147,8 @@ class Candidates {
   }
 
   /**
-   * Seconds of each candidate, the medians of rounds through all that are not far behind after the first; null where the
-   * budget does not last for that one. Each runs once before, unmeasured: drivers finish kernels then.
+   * Seconds of each candidate in rounds through the default and all that are not far behind after the first; null where
+   * the budget does not last. Each runs once before, unmeasured: drivers finish kernels then.
    */
   async #times(works) {
     let found = [];
@@ -159,12 +160,12 @@ class Candidates {
       }
     }
     const best = Math.min(...found.map(([t]) => t));
-    const left = works.map((_, i) => i).filter((i) => found[i][0] <= FAR * best);
+    const left = works.map((_, i) => i).filter((i) => i === 0 || found[i][0] <= FAR * best);
     const repeats = Math.max(1, Math.min(MOST_REPEATS, Math.trunc(ENOUGH / Math.max(best, 1e-9))));
     for (let round = 1; round < ROUNDS && performance.now() < this.end; round += 1) {
       for (const i of left) found[i].push(await this.#time(works[i], repeats));
     }
-    return found.map(median);
+    return found[0].length < LEAST_ROUNDS ? null : found;
   }
 
   /** Seconds of a candidate's commands. */
@@ -249,10 +250,12 @@ function median(times) {
   return sorted.length % 2 ? sorted[Math.floor(middle)] : (sorted[middle - 1] + sorted[middle]) / 2;
 }
 
-/** The fastest, unless the default is about as fast. */
+/** The fastest, unless the default is about as fast: other work on the machine is no reason for another. */
 function choose({ key: [kernels, bucket] }, works, times) {
-  const best = times.indexOf(Math.min(...times));
-  const chosen = kernels[times[best] < WORTH * times[0] ? best : 0];
-  const us = times.map((t) => Math.round(1e9 * t) / 1000);
+  const medians = times.map(median);
+  const best = medians.indexOf(Math.min(...medians));
+  const faster = medians[best] < WORTH * medians[0] && Math.min(...times[best]) < WORTH * Math.min(...times[0]);
+  const chosen = kernels[faster ? best : 0];
+  const us = medians.map((t) => Math.round(1e9 * t) / 1000);
   return { kernels, names: works.map((w) => w.kernel.name.slice(0, 100)), bucket, chosen, us };
 }
