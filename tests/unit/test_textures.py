@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
 from tests.kernels.harness import device
 from tests.textured import expected, textured_plan
@@ -13,6 +15,7 @@ from webrt.errors import KernelError, TargetError
 from webrt.runtime.device import Fill
 from webrt.runtime.session import Session
 from webrt.runtime.textures import Content, Schedule, TextureId, Touch, schedule
+from webrt.spans import Spans
 from webrt.target import BASE, PRESETS
 
 A, B, C = ("s", 0), ("s", 1), ("s", 2)
@@ -68,6 +71,34 @@ def test_textures_are_used_again_after_the_last_read() -> None:
     made = schedule([Touch(0, [(0, a)], [B], False), Touch(1, [(0, b)], [C], False), Touch(2, [(0, w)], [], False)])
     assert made.sizes == {False: [20], True: [4]}
     assert made.reads == {(0, 0): TextureId(False, 0), (1, 0): TextureId(False, 0), (2, 0): TextureId(True, 0)}
+
+
+def test_large_contents_choose_their_texture_first() -> None:
+    """In order of use the second would take the first's texture, the third one as large."""
+    d = ("s", 3)
+    made = schedule(
+        [
+            Touch(0, [], [A], False), Touch(1, [(0, content(A, 8))], [B], False),
+            Touch(2, [(0, content(B, 4))], [C], False), Touch(3, [(0, content(C, 8))], [d], False),
+            Touch(4, [(0, content(B, 4))], [A], False), Touch(5, [(0, content(d, 20))], [], False),
+        ]
+    )  # fmt: skip
+    assert made.sizes == {False: [20, 4], True: []}
+    assert fills(made) == {1: [A], 2: [B], 3: [C], 5: [d]}
+    assert made.reads[2, 0] == made.reads[4, 0] != made.reads[3, 0]
+
+
+@given(st.lists(st.tuples(st.integers(0, 40), st.integers(0, 9)), max_size=30))
+def test_spans_that_overlap_none(wanted: list[tuple[int, int]]) -> None:
+    spans, held = Spans(), list[tuple[int, int]]()
+    for first, length in wanted:
+        last = first + length
+        gaps = [max(first - b, a - last) for a, b in held]
+        nearest = min(gaps, default=0)
+        assert spans.idle(first, last) == (nearest if nearest > 0 or not gaps else None)
+        if nearest > 0 or not gaps:
+            spans.add(first, last)
+            held.append((first, last))
 
 
 @pytest.mark.parametrize("loader", LOADERS)

@@ -54,32 +54,35 @@ function placed(uses, touches) {
   return found;
 }
 
+/** The largest first, each into the texture of its format that is idle for the shortest time around it. */
 function allocate(made, places) {
-  let busy = [];
-  const free = [];
-  for (const step of [...places.keys()].sort((a, b) => a - b)) {
-    free.push(...busy.filter(([last]) => last < step).map(([, id]) => id));
-    busy = busy.filter(([last]) => last >= step);
-    made.fills.set(step, []);
-    for (const { content, readers } of places.get(step)) {
-      const id = take(made, free, content);
-      busy.push([readers.at(-1)[0], id]);
-      made.fills.get(step).push([content, id]);
-      for (const [reader, binding] of readers) made.reads.set(`${reader}:${binding}`, id);
+  const steps = [...places.keys()].sort((a, b) => a - b);
+  const order = steps.flatMap((step) => places.get(step).map((use) => ({ ...use, step, last: use.readers.at(-1)[0] })));
+  const used = { f: [], u: [] };
+  for (const use of [...order].sort((a, b) => b.content.texels - a.content.texels)) {
+    const format = use.content.words ? "u" : "f";
+    const idle = used[format].map((spans, number) => [idleAround(spans, use), number]).filter(([gap]) => gap !== null);
+    const [best] = idle.sort((a, b) => a[0] - b[0] || a[1] - b[1]);
+    if (!best) {
+      made.sizes[format].push(use.content.texels);
+      used[format].push([]);
     }
+    const number = best ? best[1] : used[format].length - 1;
+    used[format][number].push(use);
+    use.id = [format, number];
+  }
+  for (const { step, content, id, readers } of order) {
+    if (!made.fills.has(step)) made.fills.set(step, []);
+    made.fills.get(step).push([content, id]);
+    for (const [reader, binding] of readers) made.reads.set(`${reader}:${binding}`, id);
   }
 }
 
-/** The smallest free texture that is large enough, else the largest, else a new one. */
-function take(made, free, { texels, words }) {
-  const format = words ? "u" : "f";
-  const sizes = made.sizes[format];
-  const cost = ([, n]) => Math.abs(sizes[n] - texels) + (sizes[n] < texels ? Number.MAX_SAFE_INTEGER / 2 : 0);
-  const [best] = free.filter(([f]) => f === format).sort((a, b) => cost(a) - cost(b));
-  if (!best) return [format, sizes.push(texels) - 1];
-  free.splice(free.indexOf(best), 1);
-  sizes[best[1]] = Math.max(sizes[best[1]], texels);
-  return best;
+/** The steps between a use and its nearest neighbour in a texture; null where they overlap. */
+function idleAround(uses, { step, last }) {
+  const gaps = uses.map((u) => Math.max(step - u.last, u.step - last));
+  const gap = Math.min(...gaps);
+  return gap > 0 ? gap : null;
 }
 
 /** The textures that schedules share; they grow by half again. `changed` is called before one is replaced. */

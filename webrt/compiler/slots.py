@@ -9,7 +9,6 @@ orders near that one, as long as they help.
 from __future__ import annotations
 
 import random
-from bisect import bisect_left
 from collections import Counter
 from collections.abc import Callable, Hashable, Iterable, Sequence
 from dataclasses import dataclass, field
@@ -19,6 +18,7 @@ from typing import TypeAlias
 from webrt import dims as D
 from webrt.dims import Dim
 from webrt.errors import ShapeError
+from webrt.spans import Spans
 
 TYPICAL = 64
 """What a free size is taken to be where two expressions have to be compared beforehand."""
@@ -111,24 +111,16 @@ def searched(tenants: Sequence[Tenant]) -> Assignment:
 
 @dataclass
 class _Place:
-    """A slot while orders are compared: its size, its kind, when it is used (in order), and by whom."""
+    """A slot while orders are compared: its kind, its size, when it is used, and by whom."""
 
-    size: int
     kind: Hashable
-    spans: list[tuple[int, int]]
-    held: list[int]
-
-    def idle(self, tenant: Tenant) -> int | None:
-        """The steps between the tenant and its nearest neighbour in the slot; None where their spans overlap."""
-        at = bisect_left(self.spans, (tenant.first, tenant.last))
-        before = [tenant.first - self.spans[at - 1][1]] if at > 0 else []
-        after = [self.spans[at][0] - tenant.last] if at < len(self.spans) else []
-        gap = min(before + after)
-        return gap if gap > 0 else None
+    size: int = 0
+    spans: Spans = field(default_factory=Spans)
+    held: list[int] = field(default_factory=list)
 
     def hold(self, index: int, tenant: Tenant) -> None:
         self.size = max(self.size, tenant.typical)
-        self.spans.insert(bisect_left(self.spans, (tenant.first, tenant.last)), (tenant.first, tenant.last))
+        self.spans.add(tenant.first, tenant.last)
         self.held.append(index)
 
 
@@ -140,10 +132,10 @@ def _placed(tenants: Sequence[Tenant], order: Iterable[int]) -> list[_Place]:
         found = [
             (max(0, tenant.typical - place.size), gap, k)
             for k, place in enumerate(made)
-            if place.kind == tenant.kind and (gap := place.idle(tenant)) is not None
+            if place.kind == tenant.kind and (gap := place.spans.idle(tenant.first, tenant.last)) is not None
         ]
         if not found:
-            made.append(_Place(0, tenant.kind, [], []))
+            made.append(_Place(tenant.kind))
         made[min(found)[2] if found else -1].hold(i, tenant)
     return made
 

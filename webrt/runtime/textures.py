@@ -14,6 +14,7 @@ from typing import NamedTuple, Protocol
 
 from webrt.plan import TEXTURE_WIDTH, Place
 from webrt.runtime.device import Texture
+from webrt.spans import Spans
 
 
 class Content(NamedTuple):
@@ -110,29 +111,22 @@ def _placed(uses: Iterable[_Use], touches: Sequence[Touch]) -> dict[int, list[_U
 
 
 def _allocate(made: Schedule, placed: dict[int, list[_Use]]) -> None:
-    busy: list[tuple[int, TextureId]] = []
-    free: list[TextureId] = []
-    for step in sorted(placed):
-        free += [texture for last, texture in busy if last < step]
-        busy = [b for b in busy if b[0] >= step]
-        for use in placed[step]:
-            texture = _take(made, free, use.content)
-            busy.append((use.last, texture))
-            made.fills.setdefault(step, []).append((use.content, texture))
-            made.reads.update(dict.fromkeys(use.readers, texture))
-
-
-def _take(made: Schedule, free: list[TextureId], content: Content) -> TextureId:
-    """The smallest free texture that is large enough, else the largest, else a new one."""
-    sizes = made.sizes[content.words]
-    alike = [t for t in free if t.words == content.words]
-    if not alike:
-        sizes.append(content.texels)
-        return TextureId(content.words, len(sizes) - 1)
-    best = min(alike, key=lambda t: (sizes[t.number] < content.texels, abs(sizes[t.number] - content.texels)))
-    free.remove(best)
-    sizes[best.number] = max(sizes[best.number], content.texels)
-    return best
+    """The largest first, each into the texture of its format that is idle for the shortest time around it."""
+    order = [(step, use) for step in sorted(placed) for use in placed[step]]
+    chosen: dict[int, TextureId] = {}
+    used: dict[TextureId, Spans] = {}
+    for i, (step, use) in sorted(enumerate(order), key=lambda entry: -entry[1][1].content.texels):
+        content = use.content
+        idle = [(spans.idle(step, use.last), t) for t, spans in used.items() if t.words == content.words]
+        free = [(gap, t) for gap, t in idle if gap is not None]
+        if not free:
+            made.sizes[content.words].append(content.texels)
+        number = len(made.sizes[content.words]) - 1
+        chosen[i] = min(free)[1] if free else TextureId(content.words, number)
+        used.setdefault(chosen[i], Spans()).add(step, use.last)
+    for i, (step, use) in enumerate(order):
+        made.fills.setdefault(step, []).append((use.content, chosen[i]))
+        made.reads.update(dict.fromkeys(use.readers, chosen[i]))
 
 
 class Textures(Protocol):
