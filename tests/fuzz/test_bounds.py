@@ -208,6 +208,33 @@ def test_folds_stay_within_the_limit() -> None:
     assert [p.op for p in compile_model(made, CompileOptions(memory=MOST)).placement] == ["Mul", "Add"]
 
 
+def folded(op: str, *arrays: Any, dtype: int = F, **attributes: Any) -> onnx.ModelProto:
+    """A node of constants alone."""
+    names = [f"a{k}" for k in range(len(arrays))]
+    more = [array(a, n) for a, n in zip(arrays, names, strict=True)]
+    return model([node(op, names, ["y"], **attributes)], [], [info("y", dtype, None)], more)
+
+
+SLOW: dict[str, Callable[[], onnx.ModelProto]] = {
+    "a product of integers": lambda: folded("MatMul", *[np.ones((1500, 1500), np.int64)] * 2, dtype=I64),
+    "wide windows": lambda: folded(
+        "MaxPool", np.ones((1, 1, 256, 256), np.float32), kernel_shape=[256, 256], pads=[255] * 4
+    ),
+    "a long sequence": lambda: folded(
+        "RNN", np.ones((9000, 1, 1), np.float32), *[np.ones((1, 2, n), np.float32) for n in (1, 2)], hidden_size=2
+    ),
+    "a pattern that backtracks": lambda: folded(
+        "RegexFullMatch", np.array(["a" * 40], object), dtype=TensorProto.BOOL, pattern="(a|a)*b"
+    ),
+}
+
+
+@pytest.mark.parametrize("name", SLOW)
+def test_folds_that_take_long_are_left_to_the_run(name: str) -> None:
+    made = SLOW[name]()
+    assert made.graph.node[0].op_type in [p.op for p in compile_model(made).placement]
+
+
 @pytest.mark.parametrize(
     ("raised", "expected"),
     [(MemoryError(), "out of memory: X needs"), (RecursionError(), "X is nested"), (OverflowError("1"), "too large")],

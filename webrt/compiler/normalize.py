@@ -10,11 +10,11 @@ import onnx
 
 from webrt import dtypes as T
 from webrt import host, lowering
-from webrt.compiler import bodies, control, hoist, packing, projections, scans, splice, tidy, unroll, weights
+from webrt.compiler import bodies, control, fold_work, hoist, packing, projections, scans, splice, tidy, unroll, weights
 from webrt.compiler.dump import Trace
-from webrt.compiler.infer import infer
+from webrt.compiler.infer import guarded, infer
 from webrt.compiler.splice import opsets_of
-from webrt.errors import InvalidModel, WebrtError
+from webrt.errors import InvalidModel, ModelError, WebrtError
 from webrt.ir import Graph, Node, Opener, Value, dtype_of
 
 FOLD_LIMIT = 256 << 20
@@ -143,7 +143,13 @@ def _is_foldable(node: Node) -> bool:
         return False
     if any(v is not None and (v.dtype is None or v.dtype == T.STRING) for v in node.outputs):
         return False
-    return all(v.const is not None for v in node.given()) and _size_bounded(node)
+    if not all(v.const is not None for v in node.given()) or not _size_bounded(node):
+        return False
+    try:
+        with guarded():
+            return fold_work.is_quick(node)
+    except ModelError:
+        return False  # what is wrong with it is told where it is placed
 
 
 def _size_bounded(node: Node) -> bool:
