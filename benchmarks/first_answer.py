@@ -4,7 +4,8 @@
 
 By default a `.webrt` in player.js, a fresh Chromium for each navigation: `beyond` is what remains of the first answer
 after pipeline creation and the time from submit to done. `--against`: player.js and Pyodide over a `.webrt` beside
-onnxruntime-web over the `.onnx`, in turn, in one Chromium that has visited each page before.
+onnxruntime-web over the `.onnx`, in turn, in one Chromium that has visited each page before and has a profile on disk,
+so that nothing is downloaded or compiled to machine code that people's browsers would not.
 """
 
 from __future__ import annotations

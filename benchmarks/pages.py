@@ -83,10 +83,8 @@ def served_site(folder: Path, progress: Progress) -> Iterator[Site]:
         missing["webgpu"] = missing["wasm"] = e
     for name in ("page.html", "page.js"):
         shutil.copyfile(HERE / name, served / name)
-    with chromium.launch() as browser, chromium.serve(served, isolated=True) as base:
-        context = browser.new_context()
+    with chromium.launch_with_profile() as context, chromium.serve(served, isolated=True) as base:
         yield Site(served, base, context, missing)
-        context.close()
 
 
 @contextmanager
