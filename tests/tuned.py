@@ -32,7 +32,7 @@ class Clock:
         self.seconds = {FIRST: seconds.get("first", 1.0), SECOND: seconds.get("second", 1.0), "wrong": 0.1}
         self.asked: list[str] = []
 
-    def __call__(self, device: Device, works: Sequence[Work], wait: Range) -> list[float]:
-        device.submit([c for _, commands in works for c in commands], [wait])
+    def __call__(self, device: Device, works: Sequence[Work], wait: Range, timeout: float | None) -> list[float]:
+        device.submit([c for _, commands in works for c in commands], [wait], timeout=timeout)
         self.asked += [kernel.name for kernel, _ in works]
         return [self.seconds[kernel.name] * sum(hasattr(c, "x") for c in commands) for kernel, commands in works]

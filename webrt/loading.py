@@ -88,6 +88,8 @@ class Loader:
         if self.tuning is None and self._tuning_options and not isinstance(self.device, NullDevice):
             self.tuning = tuning.of_options(self.device, self._tuning_options)
             report = self.options.progress
+            if self.tuning is not None:
+                self.tuning.timeout = self.options.seconds("session.run_timeout")
             if self.tuning is not None and report is not None:
                 self.tuning.progress = functools.partial(report, "tuning")
         made = devices.open_session(plan, self.device, self._host, self.options.progress, self.tuning)

@@ -17,6 +17,7 @@ from tests.textured import expected, refused_plan
 from tests.tuned import FIRST, SECOND, Clock, hashes, two_ways
 from webrt.errors import InputError, PlanError
 from webrt.inference import InferenceSession
+from webrt.options import SessionOptions
 from webrt.plan import Dispatch, Plan, dump, load, save
 from webrt.runtime import tuning as U
 from webrt.runtime.session import Session
@@ -206,6 +207,23 @@ def test_a_file_is_written_read_and_made_anew(
         with opened(model, tuning_file=str(file), **options) as session:
             assert extra(session) == 100
     assert len(clock.asked) == asked
+
+
+def test_a_measurement_is_waited_for_as_a_run_is(model: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    waited: list[float | None] = []
+
+    class Waiting(Clock):
+        def __call__(self, device: Any, works: Any, wait: Any, timeout: float | None) -> list[float]:
+            waited.append(timeout)
+            return super().__call__(device, works, wait, timeout)
+
+    monkeypatch.setattr(U, "on_device", Waiting())
+    options = SessionOptions()
+    options.add_session_config_entry("session.run_timeout", "600")
+    provider = ("WebGpuExecutionProvider", {"tuning": "1", "tuning_budget": 600})
+    with InferenceSession(model, options, providers=[provider]) as session:
+        extra(session)
+    assert set(waited) == {600.0}
 
 
 def test_wrong_options_are_told(model: Path, tmp_path: Path) -> None:

@@ -15,15 +15,15 @@ const WORTH = 0.95;
 
 /**
  * Measures what the table lacks of a plan at sizes `values`, the largest first, until the budget is used up. Whether the
- * table has more than before.
+ * table has more than before. After `timeout` seconds of waiting for a measurement the device is given up.
  */
-export async function tune(scope, tuning, values) {
+export async function tune(scope, tuning, values, timeout) {
   let added = false;
   for (let refused = -1; refused !== scope.refused.size;) {
     refused = scope.refused.size;
     const jobs = jobsOf(scope, tuning, values).sort((a, b) => b.count * b.groups - a.count * a.groups);
     for (const job of jobs) {
-      if (tuning.budget > 0 && await measure(scope, tuning, job, values)) added = true;
+      if (tuning.budget > 0 && await measure(scope, tuning, { ...job, timeout }, values)) added = true;
     }
   }
   return added;
@@ -172,12 +172,13 @@ class Candidates {
   async #time({ kernel, commands }, repeats) {
     this.gpu.counters.measured += 1;
     if (this.tuning.timer) return this.tuning.timer(kernel);
-    return (await secondsOf(this.gpu, Array.from({ length: repeats }, () => commands).flat())) / repeats;
+    const every = Array.from({ length: repeats }, () => commands).flat();
+    return (await secondsOf(this.gpu, every, this.job.timeout)) / repeats;
   }
 }
 
 /** Seconds that commands take, by timestamps, or by the host's clock where there are none. */
-async function secondsOf(gpu, commands) {
+async function secondsOf(gpu, commands, timeout) {
   const { device } = gpu;
   const stamps = device.features.has("timestamp-query") ? new Stamps(device) : null;
   const encoder = device.createCommandEncoder();
@@ -187,9 +188,22 @@ async function secondsOf(gpu, commands) {
   stamps?.resolve(encoder);
   const start = performance.now();
   gpu.guard("a measurement", () => device.queue.submit([encoder.finish()]));
-  if (stamps) return stamps.seconds();
-  await device.queue.onSubmittedWorkDone();
-  return (performance.now() - start) / 1000;
+  let timedOut = false;
+  const late = () => {
+    timedOut = true;
+    gpu.giveUp(`it did not end its work within ${timeout} s and was given up`);
+  };
+  const timer = timeout === null ? null : setTimeout(late, 1000 * timeout);
+  try {
+    if (stamps) return await stamps.seconds();
+    await device.queue.onSubmittedWorkDone();
+    gpu.alive();
+    return (performance.now() - start) / 1000;
+  } catch (e) {
+    throw Object.assign(await gpu.named(e), { timedOut });
+  } finally {
+    clearTimeout(timer);
+  }
 }
 
 /** Consecutive dispatches share one compute pass. */

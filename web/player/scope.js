@@ -51,13 +51,13 @@ export class Scope {
   }
 
   /** All numbers of the plan at these sizes, and the pipelines that they need; kept for the last few. */
-  async frame(key, values) {
+  async frame(key, values, timeout = null) {
     if (!this.#frames.has(key)) {
-      if (await this.tune(values)) await this.session.loadMissing();
+      if (await this.tune(values, timeout)) await this.session.loadMissing();
       const frame = this.resolver.frame(values);
       if (await this.makePipelines(() => frame.steps.map((ready, i) => [this, i, ready?.kernel]))) {
         await this.session.loadMissing();
-        return this.frame(key, values);
+        return this.frame(key, values, timeout);
       }
       if (this.#frames.size >= MAX_FRAMES) this.#frames.delete(this.#frames.keys().next().value);
       this.#frames.set(key, frame);
@@ -71,9 +71,9 @@ export class Scope {
   }
 
   /** Measures alternatives at these sizes, where there is time for that. Whether other ones may be chosen now. */
-  async tune(values) {
+  async tune(values, timeout = null) {
     const { tuning } = this.session;
-    if (!(tuning?.budget > 0) || !await tune(this, tuning, values)) return false;
+    if (!(tuning?.budget > 0) || !await tune(this, tuning, values, timeout)) return false;
     await tuning.keep();
     return true;
   }

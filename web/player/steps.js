@@ -66,7 +66,7 @@ export class Steps {
 
   async settle() {
     const key = this.sizes.settle();
-    this.frame = await this.scope.frame(key, this.sizes.values);
+    this.frame = await this.scope.frame(key, this.sizes.values, this.timeout);
   }
 
   upload(info, value) {

@@ -197,7 +197,7 @@ class _Candidates:
 
     def _time(self, works: Sequence[Work], wait: Range) -> list[float]:
         self._tuning.measured += len(works)
-        return self._tuning.timer(self._device, works, wait)
+        return self._tuning.timer(self._device, works, wait, self._tuning.timeout)
 
 
 def _choose(plan: Plan, kernels: Sequence[int], times: Sequence[Sequence[float]]) -> Entry:

@@ -43,8 +43,8 @@ Key: TypeAlias = "tuple[tuple[str, ...], tuple[int, ...]]"
 """The hashes of the alternatives that may run, in order of preference, and the bucket of the sizes."""
 Work: TypeAlias = "tuple[Kernel, Sequence[Command]]"
 """A kernel, and commands that run it."""
-Timer: TypeAlias = Callable[[Device, Sequence[Work], Range], list[float]]
-"""Seconds that each work takes on a device; waits for them by reading the range."""
+Timer: TypeAlias = Callable[[Device, Sequence[Work], Range, "float | None"], list[float]]
+"""Seconds that each work takes on a device; waits for them by reading the range, for so many seconds at most."""
 
 logger = logging.getLogger("webrt")
 
@@ -201,21 +201,21 @@ def _is_time(x: Any) -> bool:
     return type(x) in (int, float) and 0 <= x <= MAX_MICROSECONDS
 
 
-def on_device(device: Device, works: Sequence[Work], wait: Range) -> list[float]:
+def on_device(device: Device, works: Sequence[Work], wait: Range, timeout: float | None) -> list[float]:
     """The `Timer` of a device: by timestamp queries in one submit, by the host's clock where there are none."""
     every = [c for _, commands in works for c in commands]
     stamps = device.stamps(len(every))
     if stamps is None:
-        return [_alone(device, commands, wait) for _, commands in works]
-    device.submit(every, [wait], stamps)
+        return [_alone(device, commands, wait, timeout) for _, commands in works]
+    device.submit(every, [wait], stamps, timeout)
     times = iter(stamps.read())
     spans = [[next(times) for _ in commands] for _, commands in works]
     return [max(0, max(e for _, e in span) - min(b for b, _ in span)) / 1e9 for span in spans]
 
 
-def _alone(device: Device, commands: Sequence[Command], wait: Range) -> float:
+def _alone(device: Device, commands: Sequence[Command], wait: Range, timeout: float | None) -> float:
     start = time.perf_counter()
-    device.submit(commands, [wait])
+    device.submit(commands, [wait], timeout=timeout)
     return time.perf_counter() - start
 
 
@@ -223,12 +223,14 @@ def _alone(device: Device, commands: Sequence[Command], wait: Range) -> float:
 class Tuning:
     """A session's table. While `measure` is true, what the table lacks is measured, for `budget` seconds in all, and
     the table is written to `path`. `measured` counts measurements; `jobs` are the keys that were added, each with how
-    many dispatches have it and the node of the first. `progress(done, total)` is told of these."""
+    many dispatches have it and the node of the first. `progress(done, total)` is told of these. After `timeout` seconds
+    of waiting for a measurement the device is given up."""
 
     table: Table
     measure: bool = False
     budget: float = BUDGET
     path: Path | None = None
+    timeout: float | None = None
     timer: Timer = field(default_factory=lambda: on_device)
     clock: Callable[[], float] = time.monotonic
     measured: int = 0
