@@ -151,11 +151,14 @@ def test_metadata_that_names_no_pass_does_nothing() -> None:
     assert shape_of(exported(model, level="disabled")[0]) == shape_of(exported(net(), level="disabled")[0])
 
 
-def test_large_tensors_go_beside_it(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_large_tensors_go_beside_it(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
     monkeypatch.chdir(tmp_path)
     onnx.save(net(), "net.onnx")
     command = ["compile", "net.onnx", "-o", "small.onnx", "--onnx-data", "small.bin"]
     assert main([*command, "--no-sandbox"]) == 0
+    assert f"small.bin: {Path('small.bin').stat().st_size / 1e6:.2f} MB" in capsys.readouterr().out
     model = onnx.load("small.onnx", load_external_data=False)
     outside = {t.name for t in model.graph.initializer if t.data_location == onnx.TensorProto.EXTERNAL}
     assert outside == {t.name for t in model.graph.initializer if np.prod(t.dims) * 4 >= 1024}

@@ -177,6 +177,22 @@ def test_static_int8_has_a_scale_per_channel_from_opset_13_on() -> None:
     assert all(len(t.dims) != 1 for t in older.graph.initializer if t.data_type == onnx.TensorProto.INT8)
 
 
+def test_static_int8_of_a_stack_of_matrices_has_one_scale() -> None:
+    """ONNX Runtime refuses to load another form at its higher levels."""
+    stack = np.random.default_rng(3).standard_normal((3, 8, 6)).astype(np.float32)
+    model = parse("agraph (float[3,5,8] x) => (float[3,5,6] y) { y = MatMul(x, w) }", {"w": stack})
+    feeds = feeds_of(model)
+    _, small = shrink(model, Precision(int8=True, samples=(feeds,)))
+    assert [t.dims for t in small.graph.initializer if t.data_type == onnx.TensorProto.INT8] == [[3, 8, 6], []]
+    want = on_cpu(model, feeds)
+    for level in (ort.GraphOptimizationLevel.ORT_DISABLE_ALL, ort.GraphOptimizationLevel.ORT_ENABLE_ALL):
+        options = ort.SessionOptions()
+        options.graph_optimization_level = level
+        session = ort.InferenceSession(small.SerializeToString(), options, providers=["CPUExecutionProvider"])
+        (got,) = session.run(None, feeds)
+        assert float(np.abs(got - want).max()) < 3e-2 * float(np.abs(want).max())
+
+
 def test_entropy_cuts_a_rare_extreme_and_nothing_else() -> None:
     counts = np.zeros(BINS)
     counts[:300] = np.linspace(1000, 1, 300)
@@ -228,6 +244,10 @@ def test_the_command_tells_what_it_cost(
     assert "int8: 3 nodes quantised, by minmax over 1 sample" in capsys.readouterr().out
     assert main(["compile", "net.onnx", "--sample", "sample.npz"]) == 1
     assert "--sample has no use" in capsys.readouterr().err
+    assert main(["compile", "net.onnx", "--int8", "--sample", "net.onnx"]) == 1
+    told = capsys.readouterr().err
+    assert "a sample is an .npz file with an array for each input" in told
+    assert "pickle" not in told
 
 
 def test_a_confined_worker_gives_the_same_plan() -> None:

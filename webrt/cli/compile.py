@@ -70,8 +70,9 @@ def run(args: argparse.Namespace) -> int:
         )
     with options.compiling(args.model):
         placement, told = (_confined if confined else _here)(args, plan_path, onnx_path)
-    for path in (plan_path, onnx_path):
-        if path:
+    data = onnx_path.with_name(args.onnx_data) if onnx_path and args.onnx_data else None
+    for path in (plan_path, onnx_path, data):
+        if path and path.exists():
             print(f"{path}: {path.stat().st_size / 1e6:.2f} MB")
     print(summary(placement))
     for line in precision.lines(told):

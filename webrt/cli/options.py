@@ -166,7 +166,10 @@ def read_arrays(path: Path) -> dict[str, Any]:
     import numpy as np
 
     try:
-        loaded = np.load(plain_file(path, WebrtError), allow_pickle=False)
+        with plain_file(path, WebrtError).open("rb") as file:
+            if not file.read(6).startswith((b"PK", b"\x93NUMPY")):
+                raise WebrtError(f"{path} holds no numpy arrays (.npy or .npz)")
+        loaded = np.load(path, allow_pickle=False)
         return {"": loaded} if isinstance(loaded, np.ndarray) else {name: loaded[name] for name in loaded.files}
     except FileNotFoundError as error:
         raise WebrtError(f"{path}: no such file") from error

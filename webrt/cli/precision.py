@@ -9,7 +9,7 @@ from typing import Any
 
 from webrt.cli import options
 from webrt.compiler.options import Precision
-from webrt.errors import InputError, counted
+from webrt.errors import InputError, WebrtError, counted
 
 SHOWN = 5
 
@@ -71,6 +71,9 @@ def lines(told: Mapping[str, Any]) -> Iterator[str]:
 
 def _sample(path: Path) -> dict[str, Any]:
     """Arrays by input name; of a file that has `in:` names, those only."""
-    arrays = options.read_arrays(path)
+    try:
+        arrays = options.read_arrays(path)
+    except WebrtError as error:
+        raise WebrtError(f"{error.what}; a sample is an .npz file with an array for each input") from error
     marked = {name.removeprefix("in:"): a for name, a in arrays.items() if name.startswith("in:")}
     return marked or arrays

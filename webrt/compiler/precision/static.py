@@ -1,7 +1,7 @@
 """Static int8: what Conv, MatMul and Gemm read goes through QuantizeLinear and DequantizeLinear.
 
 Activations are uint8 with a scale and a zero point per tensor, from samples of the inputs; weights are int8 with a
-scale per output channel (below opset 13 per tensor). That is ONNX Runtime's QDQ form with its defaults.
+scale per output channel (below opset 13, and for stacks of matrices, per tensor). That is ONNX Runtime's QDQ form with its defaults.
 """
 
 from __future__ import annotations
@@ -40,18 +40,21 @@ def quantize(graph: Graph, samples: Sequence[Sample], method: str) -> dict[str, 
         if node in wanted:
             for i, v in enumerate(node.given()[:2]):
                 axis = None if v.const is None else _channel_axis(node, i)
-                nodes += pairs.activation(v) if axis is None else pairs.weights(v, axis)
+                nodes += pairs.activation(v) if v.const is None else pairs.weights(v, axis)
                 node.inputs[i] = pairs.twins.get((v, axis), v)
         nodes.append(node)
     graph.nodes[:] = nodes
     return {"nodes": len(heavy), "method": method, "samples": len(samples)}
 
 
-def _channel_axis(node: Node, index: int) -> int:
-    """The axis of output channels of input `index`."""
+def _channel_axis(node: Node, index: int) -> int | None:
+    """The axis of output channels of input `index`; None for a stack of matrices, which ONNX Runtime's MatMul of
+    integers takes with one scale only."""
     if node.op == "Conv":
         return 0
     rank = node.input(index).rank
+    if rank > 2:
+        return None
     if index == 0:
         return rank - 1 if node.op == "Gemm" and node.attr("transA", 0) else max(rank - 2, 0)
     transposed = node.op == "Gemm" and node.attr("transB", 0)
@@ -84,19 +87,20 @@ class _Pairs:
             self._node("DequantizeLinear", [between, scales, zeros], out),
         ]
 
-    def weights(self, v: Value, axis: int) -> list[Node]:
-        """int8 with a scale per channel and zero points of 0; nothing where a number is not finite."""
+    def weights(self, v: Value, axis: int | None) -> list[Node]:
+        """int8 with a scale per channel (or one, where there is no axis) and zero points of 0; nothing where a number
+        is not finite."""
         if (v, axis) in self.twins or v.const is None or not np.isfinite(v.const).all() or not v.const.size:
             return []
-        per_channel = self.opset >= PER_CHANNEL
-        others = tuple(k for k in range(v.const.ndim) if k != axis or not per_channel)
+        along = axis if self.opset >= PER_CHANNEL else None
+        others = tuple(k for k in range(v.const.ndim) if k != along)
         largest = np.abs(v.const).max(axis=others, keepdims=True)
         scale = np.where(largest > 0, largest / 127, 1).astype(np.float32)
         numbers = np.clip(np.rint(v.const / scale), -127, 127).astype(np.int8)
-        scale = scale.reshape(-1 if per_channel else ())
+        scale = scale.reshape(() if along is None else -1)
         scales, zeros = self._constant(scale, T.F32), self._constant(np.zeros(scale.shape, np.int8), T.I8)
         self.twins[v, axis] = out = Value(self.uses.name(), T.F32, v.shape)
-        axis_attribute = {"axis": onnx.helper.make_attribute("axis", axis)} if per_channel else {}
+        axis_attribute = {} if along is None else {"axis": onnx.helper.make_attribute("axis", along)}
         inputs = [self._constant(numbers, T.I8), scales, zeros]
         return [self._node("DequantizeLinear", inputs, out, axis_attribute)]
 
