@@ -1,7 +1,8 @@
 """Static int8: what Conv, MatMul and Gemm read goes through QuantizeLinear and DequantizeLinear.
 
 Activations are uint8 with a scale and a zero point per tensor, from samples of the inputs; weights are int8 with a
-scale per output channel (below opset 13, and for stacks of matrices, per tensor). That is ONNX Runtime's QDQ form with its defaults.
+scale per output channel (below opset 13, and for stacks of matrices, per tensor). That is ONNX Runtime's QDQ form with
+its defaults.
 """
 
 from __future__ import annotations
