@@ -81,7 +81,7 @@ def test_shell_blocks(folder: Path) -> None:
 @pytest.mark.xdist_group("browser")
 def test_javascript_block(folder: Path) -> None:
     save(compile_model(folder / "model.onnx"), folder / "model.webrt")
-    [snippet] = blocks(README, "js")
+    snippet, _ = blocks(README, "js")  # the second needs Pyodide: tests/web/test_start.py
     (folder / "webrt").symlink_to(web_dir())
     page_text = f'<!doctype html><script type="module">{snippet}\nwindow.answer = logits;</script>'
     (folder / "index.html").write_text(page_text, encoding="utf-8")

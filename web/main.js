@@ -57,7 +57,8 @@ const readPicture = () => work(async () => {
   view.showResult(result);
   const sure = Math.round(result.confidence * 100);
   $("text").textContent = result.text || "(no text found)";
-  $("text-note").textContent = `${sure} % sure, on ${result.device}.`;
+  $("text-note").textContent = `${sure} % sure. ${view.summaryOf(result)}`;
+  $("text-note").scrollIntoView({ block: "nearest" });
 });
 
 const openModel = (file) => work(async () => {
@@ -89,7 +90,10 @@ async function show(args) {
 
 const runModel = () => work(async () => {
   const args = { sizes: view.chosenSizes(), fill: $("fill").value, seed: $("seed").valueAsNumber };
-  view.showResult(await call("run", args));
+  const result = await call("run", args);
+  view.showResult(result);
+  $("model-ran").textContent = view.summaryOf(result);
+  $("model-ran").scrollIntoView({ block: "nearest" });
 });
 
 const savePlan = () => work(async () => {

@@ -35,6 +35,7 @@ export function showAdapter({ text, found }) {
 /** Starts a new list of stages and hides what is there of the last work. */
 export function startWork() {
   working = true;
+  $("model-ran").textContent = "";
   stages.clear();
   $("stages").replaceChildren();
   $("work").hidden = false;
@@ -126,6 +127,12 @@ export function showModel({ name, note, inputs, sizes, canSave }) {
 /** The sizes in the fields, by name. */
 export const chosenSizes = () => Object.fromEntries([...$("dims").querySelectorAll("input")].map((f) => [f.dataset.size, f.valueAsNumber]));
 
+const timeText = (ms) => (ms < 1000 ? `${ms.toFixed(1)} ms` : `${(ms / 1000).toFixed(2)} s`);
+
+/** A run in a sentence or two: how long the last of its runs took, where, and who ran the nodes. */
+export const summaryOf = ({ times, device, placement }) => (
+  `${timeText(times.at(-1)[1])} on ${device}. ${placementText(placement)}.`);
+
 /** Shows a run: { outputs, placement, times }. */
 export function showResult({ outputs, placement, times }) {
   $("outputs").replaceChildren(...outputs.map((o) => row(
@@ -133,10 +140,20 @@ export function showResult({ outputs, placement, times }) {
   showPlacement(placement);
   $("times").replaceChildren(...times.map(([what, ms]) => {
     const pair = make("div");
-    pair.append(make("dt", what), make("dd", ms < 1000 ? `${ms.toFixed(1)} ms` : `${(ms / 1000).toFixed(2)} s`));
+    pair.append(make("dt", what), make("dd", timeText(ms)));
     return pair;
   }));
   $("result").hidden = false;
+}
+
+const hosted = (placement) => placement.filter((p) => p.provider === "cpu").length;
+
+function placementText(placement) {
+  const host = hosted(placement);
+  const free = placement.filter((p) => p.provider !== "cpu" && ["alias", "folded"].includes(p.how)).length;
+  const device = placement.length - host - free;
+  const nodes = `${placement.length} ${placement.length === 1 ? "node" : "nodes"}`;
+  return `${nodes}: ${device} on WebGPU, ${host} on the CPU, ${free} ${free === 1 ? "needs" : "need"} no work`;
 }
 
 function showPlacement(placement) {
@@ -145,12 +162,8 @@ function showPlacement(placement) {
     const key = JSON.stringify([p.op, p.provider, p.how, p.provider === "cpu" ? p.reason : ""]);
     kinds.set(key, (kinds.get(key) ?? 0) + 1);
   }
-  const host = placement.filter((p) => p.provider === "cpu").length;
-  const free = placement.filter((p) => p.provider !== "cpu" && ["alias", "folded"].includes(p.how)).length;
-  const device = placement.length - host - free;
-  const nodes = `${placement.length} ${placement.length === 1 ? "node" : "nodes"}`;
-  const idle = `${free} ${free === 1 ? "needs" : "need"} no work`;
-  $("placement-summary").textContent = `${nodes}: ${device} on WebGPU, ${host} on the CPU, ${idle}`;
+  const host = hosted(placement);
+  $("placement-summary").textContent = placementText(placement);
   const rows = [...kinds].map(([key, count]) => ({ count, kind: JSON.parse(key) }));
   rows.sort((a, b) => (b.kind[1] === "cpu") - (a.kind[1] === "cpu") || b.count - a.count);
   $("placement").replaceChildren(...rows.map(({ count, kind: [op, provider, how, reason] }) => row(

@@ -45,7 +45,7 @@ function countDownloads(files) {
   };
 }
 
-/** Pyodide with webrt and app.py in it, loaded once: { app, site }. */
+/** Pyodide with webrt and app.py in it, loaded once: { app }. */
 function withPython() {
   python ??= loadPython().catch((error) => {
     python = null;
@@ -66,7 +66,7 @@ async function loadPython() {
   for (const [name, text] of await Promise.all(sources)) pyodide.FS.writeFile(`/home/pyodide/${name}`, text);
   const app = pyodide.pyimport("app");
   report("Starting Python", 1, 1);
-  return { app, site };
+  return { app };
 }
 
 /** Which adapter runs kernels: { text, found, software }. */
@@ -140,9 +140,11 @@ async function runTwice(model, feeds) {
   return [outputs, times];
 }
 
-function result(model, outputs, times) {
+async function result(model, outputs, times) {
   const described = Object.entries(outputs).map(([name, tensor]) => describe(name, tensor));
-  return { outputs: described, placement: model.placement, times };
+  const { found, text } = await adapter();
+  const device = found ? text.replace(/^WebGPU: /, "") : "the CPU";
+  return { outputs: described, placement: model.placement, times, device };
 }
 
 async function timed(what, action) {
@@ -192,31 +194,36 @@ const calls = {
     context.fillRect(0, 0, image.width, image.height);
     context.drawImage(image, 0, 0);
     const { data, width, height } = context.getImageData(0, 0, image.width, image.height);
-    const [started, pythonTime] = await timed("Python", withPython);
-    const [model, loadTime] = await timed("Compile and load", () => openReader(started));
-    const [, dtype, dims, bytes] = started.app.network_input(data, height, width);
-    const [outputs, times] = await runTwice(model, { [model.inputs[0].name]: { dtype, dims, data: bytes } });
-    const [text, confidence] = started.app.text_of(model.opened, toWire(outputs)[0]);
-    const device = (await adapter()).text.replace(/^WebGPU: /, "");
-    return { ...result(model, outputs, [pythonTime, loadTime, ...times]), text, confidence, device };
+    const bytes = reader ? null : demoModel(); // arrives while Python starts
+    bytes?.catch(() => null);
+    const [{ app }, pythonTime] = await timed("Python", withPython);
+    const [model, loadTime] = await timed("Compile and load", () => openReader(bytes));
+    const [, dtype, dims, input] = app.network_input(data, height, width);
+    const [outputs, times] = await runTwice(model, { [model.inputs[0].name]: { dtype, dims, data: input } });
+    const [text, confidence] = app.text_of(model.opened, toWire(outputs)[0]);
+    return { ...await result(model, outputs, [pythonTime, loadTime, ...times]), text, confidence };
   },
 };
 
 /** The demo's model, opened once. */
-async function openReader({ site }) {
-  if (reader) return reader;
-  if (!site.demo) throw new WebrtError("this site was made without the demo's model: run `webrt site` without --no-demo");
-  const bytes = new Uint8Array(site.demo.bytes);
+async function openReader(bytes) {
+  reader ??= await openWithPython(await bytes);
+  return reader;
+}
+
+async function demoModel() {
+  const { demo } = await readSite();
+  if (!demo) throw new WebrtError("this site was made without the demo's model: run `webrt site` without --no-demo");
+  const bytes = new Uint8Array(demo.bytes);
   let done = 0;
-  const answer = await fetch(site.demo.path);
+  const answer = await fetch(demo.path);
   if (!answer.ok) throw new WebrtError(`the demo's model cannot be fetched (HTTP ${answer.status}); make the site again`);
   for await (const chunk of answer.body) {
     bytes.set(chunk, done);
     done += chunk.length;
-    report("Downloading the model", done, site.demo.bytes);
+    report("Downloading the model", done, demo.bytes);
   }
-  reader = await openWithPython(bytes);
-  return reader;
+  return bytes;
 }
 
 /** An error as plain data. Python's are told by their own class and words, without the traceback. */

@@ -22,7 +22,7 @@ pytestmark = [pytest.mark.xdist_group("browser"), pytest.mark.timeout(600)]
 
 SLOW = 300_000
 STAGES = [
-    "Loading Pyodide", "Loading packages", "Starting Python", "Downloading the model", "Compiling",
+    "Loading Pyodide", "Loading packages", "Downloading the model", "Starting Python", "Compiling",
     "Uploading constants", "Making pipelines", "Running",
 ]  # fmt: skip
 
@@ -100,6 +100,14 @@ def expect_logits(cells: list[str], model: Path) -> None:
     np.testing.assert_allclose(shown, logits.reshape(-1)[: len(shown)], rtol=1e-3, atol=1e-4)
 
 
+def expect_summary(page: Page, place: str) -> None:
+    """Time, adapter and placement are said where one sees them without scrolling."""
+    adapter = page.inner_text("#adapter").removeprefix("WebGPU: ")
+    text, seen = page.inner_text(place), page.locator(place).bounding_box()
+    assert f"s on {adapter}. " in text and page.inner_text("#placement-summary") in text
+    assert seen and page.viewport_size and 0 <= seen["y"] <= page.viewport_size["height"] - seen["height"]
+
+
 def test_reads_the_picture(page: Page, tmp_path: Path) -> None:
     assert "webrt" in page.title()
     page.click("#read")
@@ -110,6 +118,8 @@ def test_reads_the_picture(page: Page, tmp_path: Path) -> None:
     assert page.inner_text("#text") == "Hello WebGPU 2026"
     assert page.inner_text("#adapter").startswith("WebGPU: ")
     assert "on WebGPU" in page.inner_text("#placement-summary")
+    assert "sure" in page.inner_text("#text-note")
+    expect_summary(page, "#text-note")
     assert page.locator("#stages label").all_inner_texts() == STAGES
     assert page.locator("#times dt").all_inner_texts() == ["Python", "Compile and load", "First run", "Next run"]
     page.click("#read")
@@ -170,6 +180,7 @@ def test_plan_runs_without_python(page: Page, model: Path) -> None:
     expect_logits(run_with_ones(page), model)
     assert not [url for url in asked if "pyodide/" in url.removeprefix(page.url) and "player" not in url]
     assert "0 on the CPU" in page.inner_text("#placement-summary")
+    expect_summary(page, "#model-ran")
 
 
 def test_plan_with_nodes_for_the_cpu_runs_with_python(page: Page, model: Path) -> None:

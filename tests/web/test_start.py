@@ -11,6 +11,7 @@ import pytest
 from onnx import parser
 from playwright.sync_api import Browser, Page
 
+from tests.test_readme import README, blocks
 from webrt.cli import chromium, site
 from webrt.compiler.compile import compile_model
 from webrt.plan import save
@@ -34,7 +35,7 @@ def base(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
     folder: Path = tmp_path_factory.mktemp("start") / "site"
     site.build_site(folder, demo=False)
     (folder / "blank.html").write_text("<!doctype html><link rel=icon href='data:,'><title>webrt</title>")
-    for name, weight in (("a", "1.0"), ("b", "5.0")):
+    for name, weight in (("a", "1.0"), ("b", "5.0"), ("model", "1.0")):
         save(compile_model(parser.parse_model(MODEL % weight)), folder / f"{name}.webrt")
     with chromium.serve(folder) as url:
         yield url
@@ -99,6 +100,13 @@ found.append("numpy" in sys.modules)
     )
     assert kind == "PlacementError" and "loadPackage('webrt-compiler')" in told
     assert not arrays
+
+
+def test_the_lines_of_the_readme(page: Page) -> None:
+    _, snippet = blocks(README, "js")
+    page.add_script_tag(type="module", content=f"{snippet}\nglobalThis.pyodide = pyodide;")
+    page.wait_for_function("globalThis.pyodide")
+    assert run(page, "import json\nfound = [i.name for i in session.get_inputs()]") == ["x"]
 
 
 def test_a_plan_that_is_not_there_is_told(page: Page) -> None:
