@@ -257,7 +257,7 @@ def plan_from_json(text: str) -> Plan:
 
 def _versioned(text: str) -> tuple[int, Plan]:
     try:
-        d = json.loads(text, parse_float=_number, parse_constant=_no_number)
+        d = json.loads(text, parse_float=_number, parse_int=_integer, parse_constant=_no_number)
         version = d.pop("version")
         if type(version) is not int or version < 1:
             raise TypeError(f"version {version!r}")
@@ -394,7 +394,7 @@ def _load(head: memoryview, size: int, read: Callable[[int, int], Bytes]) -> Pla
         raise PlanError("the .webrt file is cut short: its header ends early")
     sealed = checksum.is_sealed(head)
     try:
-        header = json.loads(bytes(head[8:]))
+        header = json.loads(bytes(head[8:]).decode(), parse_int=_integer, parse_constant=_no_number)
         text = header["__metadata__"]["webrt"]
     except (ValueError, KeyError, TypeError, RecursionError) as e:
         raise PlanError("not a .webrt file: it has no webrt plan in its header") from e
@@ -514,6 +514,11 @@ def _number(text: str) -> int | float:
     """As JavaScript reads it: 16.0 is 16."""
     value = float(text)
     return int(value) if value.is_integer() else value
+
+
+def _integer(text: str) -> int | float:
+    """As JavaScript reads it: one of very many digits is infinite."""
+    return int(text) if len(text) < 300 else _number(text)
 
 
 def _no_number(text: str) -> float:

@@ -17,7 +17,7 @@ from typing import Any
 
 from webrt import dtypes
 from webrt.bounds import told
-from webrt.dims import LIMIT, DimRef, check_program
+from webrt.dims import LIMIT, DimRef, check_program, variables_of
 from webrt.errors import PlanError, TargetError
 from webrt.plan import (
     ALIGN,
@@ -53,7 +53,8 @@ MAX_TUNINGS = 64
 
 _BINDING = re.compile(
     r"@group\(0\) @binding\((\d+)\) var(?:<storage, (read|read_write)>|"
-    r" \w+: (texture_2d<(?:f32|u32)>|texture_storage_2d<rgba32(?:float|uint), read>);)"
+    r" \w+: (texture_2d<(?:f32|u32)>|texture_storage_2d<rgba32(?:float|uint), read>);)",
+    re.ASCII,
 )
 _ACCESS = {
     "read": "r", "read_write": "w", "texture_2d<f32>": "f", "texture_2d<u32>": "u",
@@ -61,7 +62,7 @@ _ACCESS = {
 }  # fmt: skip
 _TEXTURES = str.maketrans("fuFU", "rrrr")
 _UNIFORM = re.compile(r"@group\(0\) @binding\(0\) var<uniform> p: Params;")
-_PARAMS = re.compile(r"struct Params \{([^}]*)\}")
+_PARAMS = "struct Params {"
 
 
 @dataclass(frozen=True)
@@ -105,7 +106,7 @@ def _check_steps(plan: Plan, aim: Target, inside: str, depth: int) -> None:
     for i, slot in enumerate(plan.slots):
         _check_slot(plan, slot, f"{inside}slot {i}")
     _check_values(plan, inside)
-    made = {v.name for v in plan.inputs}
+    made, variables = {v.name for v in plan.inputs}, set(variables_of(plan.dims))
     for i, step in enumerate(plan.steps):
         where = f"{inside}step {i}"
         _need(_is_int(step.node) and -1 <= step.node < len(plan.placement), where, "its node is not in the placement")
@@ -114,7 +115,7 @@ def _check_steps(plan: Plan, aim: Target, inside: str, depth: int) -> None:
         elif isinstance(step, Copy):
             _check_copy(plan, step, where)
         elif isinstance(step, Read):
-            _check_read(plan, step, where)
+            _check_read(plan, step, variables, where)
         elif isinstance(step, (Branch, Loop)):
             _check_control(plan, step, made, where)
             _need(depth < MAX_NESTING, where, "steps are nested deeper than allowed")
@@ -130,10 +131,11 @@ def _check_steps(plan: Plan, aim: Target, inside: str, depth: int) -> None:
 def kernel_layout(wgsl: str) -> KernelLayout:
     """Read from the declarations that `wgsl.build` writes; raises PlanError where they are not in order."""
     found = _BINDING.findall(wgsl)
-    if [int(n) for n, *_ in found] != list(range(1, len(found) + 1)):
+    if [n for n, *_ in found] != [str(i + 1) for i in range(len(found))]:
         raise PlanError("kernel: its storage bindings are not numbered from 1")
-    fields = _PARAMS.search(wgsl)
-    words = fields[1].count(":") if fields else 0
+    start = wgsl.find(_PARAMS)
+    end = wgsl.find("}", start + len(_PARAMS)) if start >= 0 else -1
+    words = wgsl.count(":", start, end) if end >= 0 else 0
     if bool(_UNIFORM.search(wgsl)) != (words > 0):
         raise PlanError("kernel: its parameter block is not declared as one")
     return KernelLayout(words, "".join(_ACCESS[access or texture] for _, access, texture in found))
@@ -154,6 +156,7 @@ def _check_extras(plan: Plan) -> None:
         _need(_is_work(plan, w), f"work {i}", "not tensors, operators and products")
     _need(_depth(plan.meta) <= MAX_DEPTH, "meta", "nested deeper than allowed")
     _need(len(plan.tuning) <= MAX_TUNINGS, "tuning", "more entries than allowed")
+    _need(_depth(plan.tuning) <= MAX_DEPTH, "tuning", "nested deeper than allowed")
     for i, t in enumerate(plan.tuning):
         _need(
             isinstance(t, Mapping) and isinstance(t.get("adapter"), Mapping), f"tuning {i}", "not a table of an adapter"
@@ -181,7 +184,10 @@ def _is_work(plan: Plan, w: Work) -> bool:
 def _check_kernel(kernel: Kernel, where: str) -> None:
     texts = (kernel.name, kernel.wgsl, kernel.hash)
     _need(all(isinstance(x, str) for x in texts), where, "its name, text and hash are not texts")
-    _need(len(kernel.wgsl) <= MAX_WGSL, where, "its text is longer than allowed")
+    _need(
+        len(kernel.wgsl.encode("utf-16-le", "surrogatepass")) <= 2 * MAX_WGSL, where, "its text is longer than allowed"
+    )
+    _need("\0" not in kernel.wgsl, where, "its text has a zero byte")
     _need(_is_requirement(kernel.requires), where, "its requirements are malformed")
     kernel_layout(kernel.wgsl)
 
@@ -344,12 +350,12 @@ def _check_copy(plan: Plan, step: Copy, where: str) -> None:
         _need(_is_multiple(plan, size, 4), where, "an offset or a size is not a multiple of 4")
 
 
-def _check_read(plan: Plan, step: Read, where: str) -> None:
+def _check_read(plan: Plan, step: Read, variables: set[str], where: str) -> None:
     pairs = isinstance(step.reads, tuple) and all(isinstance(r, tuple) and len(r) == 2 for r in step.reads)
     _need(pairs, where, "what it reads is no list of places and variables")
     for place, name in step.reads:
         _check_place(plan, place, where)
-        _need(isinstance(name, str) and ["var", name] in plan.dims, where, "it reads a variable that no size has")
+        _need(isinstance(name, str) and name in variables, where, "it reads a variable that no size has")
 
 
 def _check_host(plan: Plan, step: HostStep, made: set[str], where: str) -> None:

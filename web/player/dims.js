@@ -8,6 +8,7 @@ import { InputError, PlanError, ShapeError, listed } from "./common.js";
 export const LIMIT = 2 ** 53;
 const MAX_PROGRAM = 200_000;
 const MAX_CACHED = 16;
+const MAX_TEXT_DEPTH = 6;
 const isText = (x) => typeof x === "string";
 const isInt = Number.isSafeInteger;
 
@@ -71,14 +72,16 @@ export function evaluate(program, known, failed = null) {
 
 export const resolve = (ref, values) => (typeof ref === "number" ? ref : values[ref[0]]);
 
-/** A size for people: a number, a variable's name, or the expression. */
-export function sizeText(program, ref) {
+/** A size for people: a number, a variable's name, or the expression (with … for its deeper parts). */
+export function sizeText(program, ref, depth = 0) {
   if (typeof ref === "number") return ref;
   const [op, ...args] = program[ref[0]];
   if (op === "var") return args[0];
+  if (depth === MAX_TEXT_DEPTH) return "…";
   const signs = { add: " + ", sub: " - ", mul: "*", floordiv: " // ", mod: " % " };
-  const operands = args.map((a) => sizeText(program, a));
-  return op in signs ? `(${operands.join(signs[op])})` : `${op}(${operands.join(", ")})`;
+  const operands = args.map((a) => sizeText(program, a, depth + 1));
+  if (!(op in signs)) return `${op}(${operands.join(", ")})`;
+  return depth ? `(${operands.join(signs[op])})` : operands.join(signs[op]);
 }
 
 export function checkProgram(program) {
@@ -170,11 +173,11 @@ export class Sizes {
   }
 
   /** What the comparisons in a condition compare, in their order; numbers that the plan has itself are left out. */
-  #comparisons(ref) {
-    if (typeof ref === "number") return [];
+  #comparisons(ref, depth = 0) {
+    if (typeof ref === "number" || depth === MAX_TEXT_DEPTH) return [];
     const [op, ...args] = this.plan.dims[ref[0]];
-    if (op === "max" || op === "min") return args.flatMap((x) => this.#comparisons(x));
-    if (op === "select") return this.#comparisons(args[0]).map((c) => c.reverse());
+    if (op === "max" || op === "min") return args.flatMap((x) => this.#comparisons(x, depth + 1));
+    if (op === "select") return this.#comparisons(args[0], depth + 1).map((c) => c.reverse());
     if (op !== "eq" && op !== "lt") return [];
     const divided = op === "eq" && typeof args[0] !== "number" ? this.plan.dims[args[0][0]] : [];
     return [(divided[0] === "mod" ? divided.slice(1) : args).filter((x) => typeof x !== "number")];

@@ -32,7 +32,7 @@ export function chooseOutputs(plan, names) {
 export function chooseLocations(plan, outputs, location) {
   if (typeof location !== "string") chooseOutputs(plan, Object.keys(location));
   return outputs.map((info) => {
-    const where = typeof location === "string" ? location : location[info.name] ?? "cpu";
+    const where = typeof location === "string" ? location : (Object.hasOwn(location, info.name) ? location[info.name] : "cpu");
     if (where !== "cpu" && where !== "gpu") throw new InputError(`location is "cpu" or "gpu", not '${where}'`);
     if (where === "gpu" && !DTYPES.get(info.dtype)?.onDevice) {
       throw new UnsupportedType(`output '${info.name}' is ${info.dtype || "no tensor"}, which devices do not hold`);

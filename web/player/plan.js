@@ -24,6 +24,7 @@ const ALIGN = 256;
 
 const BINDING = new RegExp("@group\\(0\\) @binding\\((\\d+)\\) var(?:<storage, (read|read_write)>|"
   + " \\w+: (texture_2d<(?:f32|u32)>|texture_storage_2d<rgba32(?:float|uint), read>);)", "g");
+const PARAMS = "struct Params {";
 const ACCESS = {
   read: "r", read_write: "w", "texture_2d<f32>": "f", "texture_2d<u32>": "u",
   "texture_storage_2d<rgba32float, read>": "F", "texture_storage_2d<rgba32uint, read>": "U",
@@ -163,13 +164,14 @@ function checkSteps(plan, inside, depth) {
   plan.slots.forEach((s, i) => checkSlot(s, is, `${inside}slot ${i}`));
   checkValues(plan, is, inside);
   const made = new Set(plan.inputs.map((v) => v.name));
+  const variables = new Set(plan.dims.filter(([op]) => op === "var").map(([, name]) => name));
   plan.steps.forEach((step, i) => {
     const where = `${inside}step ${i}`;
     const node = step.node === -1 || isIndex(step.node, plan.placement);
     need(node, where, "its node is not in the placement");
     if (step.kind === "dispatch") checkDispatch(plan, step, is, where);
     else if (step.kind === "copy") checkCopy(step, is, where);
-    else if (step.kind === "read") checkRead(plan, step, is, where);
+    else if (step.kind === "read") checkRead(step, variables, is, where);
     else if (isControl(step)) {
       checkControl(plan, step, made, where);
       need(depth < MAX_NESTING, where, "steps are nested deeper than allowed");
@@ -193,6 +195,7 @@ function checkExtras(plan, is) {
   });
   need(depth(plan.meta) <= MAX_DEPTH, "meta", "nested deeper than allowed");
   need(plan.tuning.length <= MAX_TUNINGS, "tuning", "more entries than allowed");
+  need(depth(plan.tuning) <= MAX_DEPTH, "tuning", "nested deeper than allowed");
   plan.tuning.forEach((t, i) => {
     need(isObject(t) && isObject(t.adapter), `tuning ${i}`, "not a table of an adapter");
   });
@@ -211,6 +214,7 @@ function depth(x, level = 0) {
 function checkKernel(kernel, where) {
   need(isTexts([kernel.name, kernel.wgsl, kernel.hash]), where, "its name, text and hash are not texts");
   need(kernel.wgsl.length <= MAX_WGSL, where, "its text is longer than allowed");
+  need(!kernel.wgsl.includes("\0"), where, "its text has a zero byte");
   const r = kernel.requires;
   const texts = ["features", "kinds", "architectures"];
   const known = isObject(r) && Object.keys(r).every((k) => [...texts, "limits", "subgroup_size"].includes(k));
@@ -224,7 +228,9 @@ function checkKernel(kernel, where) {
 function kernelLayout(wgsl) {
   const found = [...wgsl.matchAll(BINDING)];
   need(found.every((m, i) => m[1] === String(i + 1)), "kernel", "its storage bindings are not numbered from 1");
-  const words = wgsl.match(/struct Params \{([^}]*)\}/)?.[1].split(":").length - 1 || 0;
+  const start = wgsl.indexOf(PARAMS);
+  const end = start < 0 ? -1 : wgsl.indexOf("}", start + PARAMS.length);
+  const words = end < 0 ? 0 : wgsl.slice(start, end).split(":").length - 1;
   const declared = wgsl.includes("@group(0) @binding(0) var<uniform> p: Params;");
   need(declared === words > 0, "kernel", "its parameter block is not declared as one");
   return { words, access: found.map((m) => ACCESS[m[2] ?? m[3]]).join("") };
@@ -377,13 +383,12 @@ function checkCopy(step, is, where) {
   need(sizes.every((x) => is.multiple(x, 4)), where, "an offset or a size is not a multiple of 4");
 }
 
-function checkRead(plan, step, is, where) {
+function checkRead(step, variables, is, where) {
   const pairs = Array.isArray(step.reads) && step.reads.every((r) => Array.isArray(r) && r.length === 2);
   need(pairs, where, "what it reads is no list of places and variables");
   for (const [place, name] of step.reads) {
     need(is.place(place), where, "a place is out of range");
-    const known = isText(name) && plan.dims.some(([op, variable]) => op === "var" && variable === name);
-    need(known, where, "it reads a variable that no size has");
+    need(isText(name) && variables.has(name), where, "it reads a variable that no size has");
   }
 }
 

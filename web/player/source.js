@@ -134,10 +134,9 @@ export async function readPlan(source) {
   }
   const header = await source.take(length);
   const sealed = isSealed(first, header);
-  const text = new TextDecoder().decode(header);
   let plan;
   try {
-    plan = JSON.parse(text).__metadata__.webrt;
+    plan = JSON.parse(new TextDecoder("utf-8", { fatal: true, ignoreBOM: true }).decode(header)).__metadata__.webrt;
   } catch {
     plan = null;
   }

@@ -98,16 +98,16 @@ class Sizes:
         parts += [f"{k} = {v}" for k, v in self.known.items() if k.startswith("in:") and k in message]
         return f" ({'; '.join(parts)})" if parts else ""
 
-    def _comparisons(self, ref: DimRef) -> list[list[DimRef]]:
+    def _comparisons(self, ref: DimRef, depth: int = 0) -> list[list[DimRef]]:
         """What the comparisons in a condition compare, in their order, but for numbers that the plan has itself."""
-        if isinstance(ref, int):
+        if isinstance(ref, int) or depth == MAX_TEXT_DEPTH:
             return []
         op, *args = self.plan.dims[ref[0]]
         refs: list[DimRef] = [(x[0],) if isinstance(x, list) else x for x in args]
         if op in ("max", "min"):
-            return [c for x in refs for c in self._comparisons(x)]
+            return [c for x in refs for c in self._comparisons(x, depth + 1)]
         if op == "select":
-            return [c[::-1] for c in self._comparisons(refs[0])]
+            return [c[::-1] for c in self._comparisons(refs[0], depth + 1)]
         divided = refs[0] if op == "eq" else 0
         if isinstance(divided, tuple) and self.plan.dims[divided[0]][0] == "mod":
             refs = [(x[0],) if isinstance(x, list) else x for x in self.plan.dims[divided[0]][1:]]
