@@ -61,6 +61,20 @@ def test_the_fastest_is_measured_once_and_taken() -> None:
     assert device().counters.buffers == before
 
 
+@pytest.mark.parametrize("clock", ["CPU time", "timestamps", "the host's"])
+def test_kernels_are_timed_on_the_device(clock: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Which of them is faster is not told here."""
+    if clock != "CPU time":
+        monkeypatch.setattr(device(), "target", replace(device().target, kind="gpu"))
+    if clock == "the host's":
+        monkeypatch.setattr(device(), "stamps", lambda count: None)
+    tuning = Tuning(empty(device()), True, clock=lambda: 0.0)
+    with Session(two_ways(), device(), tuning=tuning) as session:
+        assert added(session) in (0, 100)
+    (entry,) = tuning.table.entries.values()
+    assert entry.names == (FIRST, SECOND) and min(entry.us) > 0
+
+
 def test_candidates_are_interleaved_and_far_ones_are_left_alone() -> None:
     clock = Clock(second=1.5)
     with Session(two_ways(), device(), tuning=measuring(clock)) as session:

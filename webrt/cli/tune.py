@@ -6,10 +6,10 @@ import argparse
 import json
 import statistics
 import time
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from dataclasses import replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 from webrt.cli import options
 from webrt.cli.progress import Bars
@@ -82,7 +82,7 @@ def _tune(args: argparse.Namespace, output: str | None) -> tuple[dict[str, Any],
             tuning = tuned.tuning
             if tuning is None:
                 raise WebrtError("the session keeps no measurements")
-            times: list[tuple[float, float]] = []
+            times: list[tuple[Times, Times]] = []
             for i in range(args.repeat):
                 bars("Comparing", i, args.repeat)
                 times.append((_timed(lambda: plain.run(None, given)), _timed(lambda: tuned.run(None, given))))
@@ -90,12 +90,14 @@ def _tune(args: argparse.Namespace, output: str | None) -> tuple[dict[str, Any],
             adapter = adapter_name(tuned.device)
     wrote = [str(tuning.path)] if tuning.path else []
     groups = [_row(tuning.table, *job) for job in tuning.jobs]
-    before, after = (statistics.median(t[k] for t in times) for k in (0, 1))
+    before, after = (statistics.median(t[k].wall for t in times) for k in (0, 1))
     return {
         "model": str(args.model), "adapter": adapter, "made_up": notes, "budget": args.budget,
         "budget_left": round(max(0.0, tuning.budget), 3), "known": len(tuning.table.entries),
         "groups": sorted(groups, key=lambda g: g["chosen_us"] * g["count"] - g["default_us"] * g["count"]),
-        "before_ms": 1e3 * before, "after_ms": 1e3 * after, "ratio": statistics.median(a / b for a, b in times),
+        "before_ms": 1e3 * before, "after_ms": 1e3 * after,
+        "ratio": statistics.median(a.wall / b.wall for a, b in times),
+        "cpu_ratio": statistics.median(a.cpu / b.cpu for a, b in times),
         "wrote": wrote,
     }, tuning  # fmt: skip
 
@@ -104,10 +106,17 @@ def _progress(bars: Bars) -> Any:
     return lambda stage, done, total: bars("Measuring kernels", done, total) if stage == "tuning" else None
 
 
-def _timed(once: Any) -> float:
-    start = time.perf_counter()
+class Times(NamedTuple):
+    """Seconds of a run, and of the process's CPU time in it."""
+
+    wall: float
+    cpu: float
+
+
+def _timed(once: Callable[[], object]) -> Times:
+    start, cpu = time.perf_counter(), time.process_time()
     once()
-    return time.perf_counter() - start
+    return Times(time.perf_counter() - start, max(time.process_time() - cpu, 1e-9))
 
 
 def _row(table: Table, key: Any, count: int, node: str) -> dict[str, Any]:
@@ -141,7 +150,8 @@ def _lines(made: dict[str, Any]) -> Iterable[str]:
         yield f"{numbers} {g['count']:>6}  {g['node'][:50]:<50} {g['kernels'][g['chosen']][:30]} ({g['chosen'] + 1}.)"
     if len(changed) > MOST_LINES:
         yield f"           … and {len(changed) - MOST_LINES} more (--json shows all)"
-    yield f"\nrun        {made['before_ms']:.2f} ms before, {made['after_ms']:.2f} ms after: {made['ratio']:.2f} times"
+    ratios = f"{made['ratio']:.2f} times as fast, {made['cpu_ratio']:.2f} times by CPU time"
+    yield f"\nrun        {made['before_ms']:.2f} ms before, {made['after_ms']:.2f} ms after: {ratios}"
     yield from (f"wrote      {name}" for name in made["wrote"])
 
 
