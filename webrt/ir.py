@@ -185,7 +185,8 @@ class Opener(Protocol):
 class Graph:
     """A model in order of execution. `overridable` are initializers that are graph inputs too. `assumed`: sizes, as
     text, that are taken to be 0 (False) or not (True). `checks`: sizes that must not be 0, and what is wrong if so.
-    `around`: the graph that a body stands in. `opener` opens control flow that only the run decides."""
+    `around`: the graph that a body stands in. `opener` opens control flow that only the run decides. `places`: the
+    provider that the caller wishes, by name of a node of the model."""
 
     nodes: list[Node]
     inputs: list[Value]
@@ -199,6 +200,7 @@ class Graph:
     around: Graph | None = None
     opener: Opener | None = None
     bounds: Bounds = field(default_factory=Bounds)
+    places: Mapping[str, str] = field(default_factory=dict)
 
     def users(self) -> dict[Value, list[Node]]:
         """Who reads each value (subgraphs' captures included)."""

@@ -192,6 +192,7 @@ class Loader:
             strict=self.strict,
             seconds=self.options.seconds("session.compile_timeout"),
             memory=self.options.count("session.compile_memory"),
+            places=self.options.table("session.node_providers"),
             **more,
         )
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import os
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
@@ -75,6 +76,7 @@ class SessionOptions:
       session.compile_memory           bytes that a model's data and what is computed of it may take while it is
                                        compiled, by predicted sizes (ModelError); by default three quarters of the
                                        machine's memory
+      session.node_providers           JSON: {"name of a node": "webgpu" or "cpu"}; PlacementError where that cannot be
     """
 
     __slots__ = (
@@ -153,6 +155,16 @@ class SessionOptions:
             value = 0.0
         if value is not None and not 0 < value < float("inf"):
             raise InputError(f"the session config entry {key!r} is a number of {unit} above 0, not {text!r}")
+        return value
+
+    def table(self, key: str) -> dict[str, str]:
+        """A config entry that is a JSON object of texts; empty where it was not set. Raises InputError."""
+        try:
+            value = json.loads(self.entry(key) or "{}")
+        except ValueError:
+            value = None
+        if not isinstance(value, dict) or not all(isinstance(v, str) for v in value.values()):
+            raise InputError(f"the session config entry {key!r} is a JSON object of texts, not {self.entry(key)!r}")
         return value
 
     def is_set(self, key: str) -> bool:

@@ -38,6 +38,10 @@ def add_compile_arguments(parser: argparse.ArgumentParser) -> None:
     )  # fmt: skip
     add_provider_arguments(parser)
     parser.add_argument(
+        "--place", type=pair, action="append", default=[], metavar="NODE=PROVIDER",
+        help="the provider of a node: webgpu (an error where that cannot run it) or cpu; may be repeated",
+    )  # fmt: skip
+    parser.add_argument(
         "--target", default="webgpu", metavar="TARGET",
         help=f"the device to compile for: {', '.join(PRESETS)}, or a .json file (default: webgpu, any device)",
     )  # fmt: skip
@@ -106,7 +110,7 @@ def compile_options(args: argparse.Namespace, progress: Progress | None = None, 
     return CompileOptions(
         level=args.level, providers=tuple(args.provider) or PROVIDERS, strict=args.strict, target=target(args.target),
         known_inputs={name: read_known(name, text) for name, text in args.known}, free_dims=dict(args.dim),
-        denotations=dict(args.denotation), progress=report, **more,
+        denotations=dict(args.denotation), places=dict(args.place), progress=report, **more,
     )  # fmt: skip
 
 

@@ -14,7 +14,20 @@ import onnx
 from webrt import dims as D
 from webrt import dtypes as T
 from webrt.bounds import Bounds, told
-from webrt.compiler import dump, emit, export, free_dims, frontend, fuse, in_place, lower, memory, normalize, partition
+from webrt.compiler import (
+    dump,
+    emit,
+    export,
+    free_dims,
+    frontend,
+    fuse,
+    in_place,
+    lower,
+    memory,
+    normalize,
+    partition,
+    places,
+)
 from webrt.compiler.body import Control, every
 from webrt.compiler.infer import infer, is_variable, variables_for
 from webrt.compiler.opening import Bodies
@@ -101,6 +114,7 @@ def _front_half(
     graph = frontend.load(model, options.known_inputs)
     graph.bounds, graph.assumed = bounds, options.assumed or {}
     free_dims.fix(graph, model, options)
+    graph.places = places.of(model, options.places)
     _report(options, "normalize")
     opener = Bodies(options.runs) if "webgpu" in options.providers else None
     wanted = normalize.normalize(graph, structural, options.runs, trace, opener)

@@ -57,7 +57,8 @@ class CompileOptions:
     computed. `seconds`: a ModelError where compiling
     takes longer; it is looked at before each node and pass, so a fold may end a little later. `memory`: bytes that
     the model's data and what is computed of it may take, predicted before they are; a ModelError where it is not
-    enough. None is three quarters of the machine's."""
+    enough. None is three quarters of the machine's. `places`: "webgpu" or "cpu" by name of a node of the model, for
+    all that it becomes; what no device runs is a PlacementError then. Sizes and constants stay folded."""
 
     level: Level = "all"
     providers: tuple[str, ...] = ("webgpu", "cpu")
@@ -77,6 +78,7 @@ class CompileOptions:
     precision: Precision = Precision()
     seconds: float | None = None
     memory: int | None = None
+    places: Mapping[str, str] = field(default_factory=dict)
 
     def runs(self, name: str) -> bool:
         """Whether the pass `name` is on."""

@@ -8,7 +8,7 @@ from typing import Any
 
 from webrt import dims as D
 from webrt import lowering
-from webrt.compiler import control
+from webrt.compiler import control, places
 from webrt.compiler.body import Body, Control, every
 from webrt.compiler.infer import guarded, located, variables_for
 from webrt.dims import Dim
@@ -84,12 +84,15 @@ def _place(
     by_name: dict[str, Value], demands: Demands,
 ) -> Placed:  # fmt: skip
     graph.bounds.check("lowering")
+    wished = places.wished_for(node, graph)
     if "webgpu" in providers:
         outputs = [v for v in node.outputs if v is not None]
         if any(v.name in structural for v in outputs):
             reason = "its integers decide sizes"
         elif outputs and all(v.contents is not None for v in outputs):
             return Placed(node, "folded", "shape arithmetic")
+        elif wished == "cpu":
+            reason = "the caller places it there"
         else:
             try:
                 if node.op in control.CONTROL:
@@ -104,8 +107,10 @@ def _place(
                 raise located(e, node) from None
     else:
         reason = "the WebGPU provider is not in the list"
-    if "cpu" not in providers:
+    if "cpu" not in providers or wished == "webgpu":
         error = PlacementError(f"no provider of the session runs it: {reason}; add CPUExecutionProvider")
+        if wished == "webgpu":
+            error = PlacementError(f"the caller places it on WebGPU, which does not run it: {reason}")
         located(error, node)
         demands.refused.append(error)
     return Placed(node, "host", reason)
