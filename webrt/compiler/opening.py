@@ -100,7 +100,7 @@ class _Opening:
     def loop(self) -> tuple[list[Body], list[Info]]:
         """The body of a Loop or a Scan, with sizes of the state that hold in every iteration."""
         if self.node.op == "Scan" and self.node.opset < 9:
-            raise UnsupportedOp("Scan of opset 8, with a batch axis")
+            raise UnsupportedOp("Scan of opset 8, whose batch axis and lengths per entry opset 9 gave up")
         first = self._first_state()
         shapes = [_on_device(v).known_shape for v in first]
         for _ in range(MAX_ROUNDS):

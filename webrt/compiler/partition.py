@@ -27,8 +27,9 @@ from webrt.target import Target
 STAYS = {
     "ImageDecoder": "it decodes files (JPEG, PNG and their like): branches bit by bit, no work for a device",
     "TfIdfVectorizer": "it looks up n-grams in a table of any size: cheaper on the CPU",
+    "ai.onnx.ml": "ai.onnx.ml: rows of tables, trees and labels, which are cheaper on the CPU",
 }
-"""Operators that are meant to run on the CPU, and why."""
+"""Operators and domains that are meant to run on the CPU, and why."""
 
 
 @dataclass
@@ -156,7 +157,8 @@ def _on_device(index: int, node: Node, target: Target) -> Placed:
             raise UnsupportedType(f"devices hold no {v.dtype or 'sequences, optionals or maps'}")
     op = lowering.find(node.domain, node.op_type, node.opset)
     if op is None:
-        raise UnsupportedOp(STAYS.get(node.op) or f"no WebGPU kernel for {node.op} at opset {node.opset}")
+        why = STAYS.get(node.op) or STAYS.get(node.domain)
+        raise UnsupportedOp(why or f"no WebGPU kernel for {node.op} at opset {node.opset}")
     if node.declined is not None:
         raise node.declined
     for v in touched:
