@@ -135,6 +135,25 @@ def test_a_choice_that_may_not_run_is_not_taken() -> None:
         assert added(session) == 0
 
 
+def test_a_choice_of_more_groups_than_the_device_takes_is_not_taken() -> None:
+    plan = two_ways()
+    known = table(plan, 1)
+    step = plan.steps[1]
+    assert isinstance(step, Dispatch)
+    second = (step.alternatives[2][0], (len(plan.dims),), 1, 1)
+    changed = replace(step, alternatives=(*step.alternatives[:2], second))
+    dims, steps = [*plan.dims, ["mul", [0], 20_000]], (plan.steps[0], changed, *plan.steps[2:])
+    with Session(replace(plan, dims=dims, steps=steps), device(), tuning=Tuning(known)) as session:
+        assert added(session) == 0
+
+
+def test_sessions_share_a_table() -> None:
+    """The second took what the first measured after the second was made: constants follow."""
+    tuning = measuring(Clock(second=0.5))
+    with Session(two_ways(), device(), tuning=tuning) as first, Session(two_ways(), device(), tuning=tuning) as second:
+        assert [added(first), added(second)] == [100, 100]
+
+
 def test_a_refused_candidate_leaves_its_place(caplog: pytest.LogCaptureFixture) -> None:
     plan = refused_plan([1, 2])
     step = plan.steps[1]

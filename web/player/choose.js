@@ -76,7 +76,11 @@ export class Choices {
     const options = this.options(index, values);
     const key = this.key(index, options, values);
     const chosen = key && this.tuning.table.chosen(...key);
-    return chosen === null ? null : options[key[0].indexOf(chosen)];
+    if (chosen === null) return null;
+    const made = options[key[0].indexOf(chosen)];
+    const groups = this.plan.steps[index].alternatives[made].slice(1).map((g) => resolve(g, values));
+    const most = this.target.limits.maxComputeWorkgroupsPerDimension;
+    return groups.every((g) => g !== null && g <= most) ? made : null;
   }
 
   /** The alternatives that may be taken at some sizes; while there is time to measure, all that may run. */

@@ -76,7 +76,12 @@ class Choices:
         options = self.options(step, values)
         key = self.key(step, options, values)
         chosen = self._tuned.chosen(key) if key else None
-        return options[key[0].index(chosen)] if key and chosen else None
+        if key is None or chosen is None:
+            return None
+        made = options[key[0].index(chosen)]
+        groups = [resolve(g, values) for g in self._dispatch(step).alternatives[made][1:]]
+        most = self._target.limit("maxComputeWorkgroupsPerDimension")
+        return made if all(g is not None and g <= most for g in groups) else None
 
     def _default(self, step: int, values: Sequence[int | None]) -> int | None:
         for i in self._found[step]:

@@ -119,8 +119,9 @@ class Scope:
     def frame(self, key: Key, values: Sequence[int | None]) -> Frame:
         """All numbers of the plan at these sizes; kept for the last few."""
         if key not in self._frames:
-            if self._tune(values):
-                self._root.memory.add(*self._root._constants())
+            if self.tuning is not None:
+                self._tune(values)
+                self._root.memory.add(*self._root._constants())  # other sessions may have added to the table
             made = self.resolver.frame(key, values)
             if self.make_pipelines(lambda: self._kernels_of(made)):
                 self._root.memory.add(*self._root._constants())
@@ -134,12 +135,10 @@ class Scope:
         """The pipeline of a kernel, which `make_pipelines` made."""
         return self._pipelines[kernel]
 
-    def _tune(self, values: Sequence[int | None]) -> bool:
-        """Measures alternatives at these sizes, where that was asked for. Whether other ones may be chosen now."""
-        if self.tuning is None or not self.tuning.measure or not measure.tune(self, self.tuning, values):
-            return False
-        self.tuning.write()
-        return True
+    def _tune(self, values: Sequence[int | None]) -> None:
+        """Measures alternatives at these sizes, where that was asked for."""
+        if self.tuning is not None and self.tuning.measure and measure.tune(self, self.tuning, values):
+            self.tuning.write()
 
     def _kernels_of(self, frame: Frame) -> Wanted:
         return ((self, i, r.kernel) for i, r in enumerate(frame.steps) if r is not None and r.kernel >= 0)
