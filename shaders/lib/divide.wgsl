@@ -3,12 +3,13 @@
 fn f32_upper(v: f32) -> f32 { return bitcast<f32>(bitcast<u32>(v) & 0xfffff000u); }
 fn f32_div(x: f32, d: f32) -> f32 {
   let q = x / d;
-  if (!(abs(q) > 1e-18 && abs(q) < 1e18 && abs(x) > 1e-18 && abs(x) < 1e18)) { return q; }
+  let size = abs(vec2<f32>(q, x));
+  let usual = all(size > vec2<f32>(1e-18)) && all(size < vec2<f32>(1e18));
   let product = q * d;
   let q1 = f32_upper(q);
   let d1 = f32_upper(d);
   let q2 = q - q1;
   let d2 = d - d1;
   let missing = ((q1 * d1 - product) + q1 * d2 + q2 * d1) + q2 * d2;
-  return q + ((x - product) - missing) / d;
+  return select(q, q + ((x - product) - missing) / d, usual);
 }

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import re
+
 import numpy as np
 import pytest
 
@@ -185,3 +187,24 @@ def test_quantized_output_is_stored_once() -> None:
     constants = {"s": np.float32(0.05), "z": np.int8(-3)}
     plan = check(parse(f"agraph (float[3,5] x) => (float[3,5] y, int8[3,5] q) {{ {body} }}", constants))
     assert ops(plan) == ["QuantizeLinear", "Abs"]
+
+
+@pytest.mark.parametrize(
+    ("node", "weights"),
+    [
+        ("a = Conv<pads=[1,1,1,1]>(x, w)", (16, 16, 3, 3)),
+        ("m = Conv<pads=[1,1,1,1]>(x, v) a = Conv<pads=[1,1,1,1], group=16>(m, w)", (16, 1, 3, 3)),
+        ("a = MatMul(x, w)", (16, 16)),
+    ],
+)
+def test_the_formulas_after_a_kernel_stand_in_its_text_once(node: str, weights: tuple[int, ...]) -> None:
+    v, w = (np.random.default_rng(2).standard_normal(s).astype(np.float32) for s in ((16, 16, 3, 3), weights))
+    body = f"{node} b = Sigmoid(a) c = Mul(a, b) q = QuantizeLinear(c, s, z) y = DequantizeLinear(q, s, z)"
+    constants = {"v": v, "w": w, "s": np.float32(0.5), "z": np.uint8(7)}
+    model = parse(f"agraph (float[1,16,16,16] x) => (float[a,b,c,d] y) {{ {body} }}", constants)
+    plan = check(model)
+    texts = [k.wgsl for k in plan.kernels if "fn epilogue4" in k.wgsl and "f32_div" in k.wgsl]
+    assert texts
+    for text in texts:
+        assert text.count("epilogue4(") == text.count("f32_div(") == 2
+        assert text.count("epilogue_lane(") + len(re.findall(r"\bepilogue\(", text)) == 2

@@ -18,7 +18,7 @@ from webrt.lowering import MAX_ITERATIONS, Builder, Variant, grid, require
 from webrt.ops.depthwise_last import depthwise_last
 from webrt.ops.loaders import epilogue4, in_fours, through_textures
 from webrt.ops.unfold import unfolded, unfolds
-from webrt.ops.vectors import IDENTITY, Epilogue
+from webrt.ops.vectors import IDENTITY, Epilogue, in_turn
 from webrt.ops.windows import Axis, check_fit, windows
 
 PIXELS = 8
@@ -142,7 +142,7 @@ def _launch(
     whole = s.together % 4 == 0
     padded = not (width.before == 0 and width.after == 0)
     x, fours_of_operands = with_fours(b, x), in_fours(epilogue) if whole else ()
-    tile = _tile(s.block // 4, pointwise, padded)
+    tile = _tile(s.block // 4, pointwise, padded, epilogue.long)
     variant = Variant(
         "conv_last",
         grid(D.prod((images, rows, tiles, blocks))),
@@ -199,8 +199,9 @@ def _store(whole: bool) -> str:
     return "\n".join([head, *(one.format(k=k, c=c) for k, c in enumerate("xyzw")), "}"])
 
 
-def _tile(wide: int, pointwise: bool, padded: bool) -> str:
-    """`tile(image, row, column, block)`: PIXELS pixels of `wide` fours of output channels, computed and stored."""
+def _tile(wide: int, pointwise: bool, padded: bool, long: bool) -> str:
+    """`tile(image, row, column, block)`: PIXELS pixels of `wide` fours of output channels, computed and stored; `long`:
+    `store4` has a long text."""
     lines = [
         "fn tile(image: u32, row: u32, column: u32, block: u32) {",
         "let group = block / p.group_blocks;",
@@ -213,9 +214,12 @@ def _tile(wide: int, pointwise: bool, padded: bool) -> str:
         "" if pointwise else "}",
         "let first = (image * p.rows + row) * p.columns + column;",
     ]
-    for j in range(PIXELS):
-        stores = " ".join(f"store4(first + {j}u, group, o + {4 * t}u, a{j}_{t});" for t in range(wide))
-        lines.append(f"if (column + {j}u < p.columns) {{ {stores} }}")
+    stores = [f"store4(first + j, group, o + {4 * t}u, a0_{t});" for t in range(wide)]
+    if long:
+        values = [f"var v{t} = a0_{t};" for t in range(wide)]
+        stores = [*values, *in_turn([[f"v{t}"] for t in range(wide)], "store4(first + j, group, o + 4u * t, v0);", "t")]
+    pixel = "\n".join(["if (column + j < p.columns) {", *stores, "}"])
+    lines += in_turn([[f"a{j}_{t}" for t in range(wide)] for j in range(PIXELS)], pixel, "j")
     return "\n".join([*lines, "}"])
 
 

@@ -12,7 +12,7 @@ from webrt.errors import UnsupportedOp
 from webrt.ir import Value
 from webrt.lowering import MAX_ITERATIONS, Builder, Variant, grid
 from webrt.ops.loaders import epilogue4, in_fours, through_textures
-from webrt.ops.vectors import Epilogue
+from webrt.ops.vectors import Epilogue, in_turn
 from webrt.ops.windows import Axis
 
 MAX_UNROLLED = 25
@@ -79,8 +79,9 @@ def _head(rows: int, columns: int) -> list[str]:
 
 
 def _tail(rows: int, columns: int) -> list[str]:
-    stores = [f"store4(image, row + {r}u, column + {c}u, four, a{r}_{c});" for r in range(rows) for c in range(columns)]
-    return [*stores, "}"]
+    sums = [[f"a{r}_{c}"] for r in range(rows) for c in range(columns)]
+    store = f"store4(image, row + i / {columns}u, column + i % {columns}u, four, a0_0);"
+    return [*in_turn(sums, store, "i"), "}"]
 
 
 def _line(y: str) -> str:

@@ -12,7 +12,7 @@ from dataclasses import replace
 from webrt import dims as D
 from webrt import dtypes as T
 from webrt.lowering import Variant
-from webrt.ops.vectors import Epilogue
+from webrt.ops.vectors import Epilogue, lane_by_lane
 
 _STORAGE = {"architectures": ["llvmpipe"]}
 _SAMPLED = {"kinds": ["software"]}
@@ -46,15 +46,8 @@ def epilogue4(epilogue: Epilogue) -> str:
     for k in names:
         body = body.replace(_at_i(k), "")
     more = "".join(f", {k}: f32" for k in names)
-    loads = " ".join(f"let at_{k} = fours_{k}(i >> 2u);" for k in names)
-    lanes = (
-        f"epilogue_lane({', '.join([f'v.{c}', f'i + {k}u', *(f'at_{name}.{c}' for name in names)])})"
-        for k, c in enumerate("xyzw")
-    )
-    return "\n".join(
-        [*epilogue.fns, f"fn epilogue_lane(v: Out, i: u32{more}) -> Out {{ {body} }}",
-         f"fn epilogue4(v: vec4<Out>, i: u32) -> vec4<Out> {{ {loads} return vec4<Out>({', '.join(lanes)}); }}"]
-    )  # fmt: skip
+    lane = f"fn epilogue_lane(v: Out, i: u32{more}) -> Out {{ {body} }}"
+    return "\n".join([*epilogue.fns, lane, lane_by_lane("epilogue4", "epilogue_lane", epilogue, names)])
 
 
 def _at_i(name: str) -> str:

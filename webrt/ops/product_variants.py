@@ -145,8 +145,9 @@ def _variant(o: Operands, form: Form, fours: Fours, textures: Mapping[str, str],
     tile = Tile(form.rows, form.vectors, form.lanes, not fours.a, not fours.b, kinds["out"] == T.F32)
     loads = [load4("a", kinds["a"], fours.a, not form.body), _load_columns(kinds["b"], fours.b, not form.body)]
     fns = [
-        o.batch_offsets, *loads, o.epilogue.fn, *_store(kinds["out"], fours, o.part),
-        *([] if form.body else [tile.fn]),
+        o.batch_offsets, *loads,
+        o.epilogue.fn4 if fours.out else o.epilogue.fn,
+        *_store(kinds["out"], fours, o.part), *([] if form.body else [tile.fn]),
     ]  # fmt: skip
     consts = {} if form.body else {"ROWS": form.rows, "VECTORS": form.vectors}
     if form.lanes and not form.body:
@@ -195,8 +196,7 @@ def _store(dtype: DType, fours: Fours, part: bool) -> list[str]:
     head = "fn store4(start: u32, t: u32, lanes: u32, v: vec4<Out>)"
     row = "start + p.column" if part else "start"
     if fours.out:
-        values = ", ".join(f"epilogue(v.{c}, i + {k}u)" for k, c in enumerate("xyzw"))
-        body = f"let i = {row} + 4u * t; let r = vec4<Out>({values}); if (4u * t < p.width) {{ {store_fours(dtype)} }}"
+        body = f"if (4u * t < p.width) {{ let i = {row} + 4u * t; let r = epilogue4(v, i); {store_fours(dtype)} }}"
         return [f"{head} {{ {body} }}"]
     column = "4u * t + {k}u" if fours.b else "t + {k}u * lanes"
     store = f"let i = {row} + at; out[i] = epilogue(v, i);"

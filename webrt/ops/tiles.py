@@ -11,6 +11,8 @@ from __future__ import annotations
 from collections.abc import Iterator
 from dataclasses import dataclass
 
+from webrt.ops.vectors import in_turn
+
 
 @dataclass(frozen=True)
 class Tile:
@@ -42,14 +44,16 @@ class Tile:
                 *(f"let r{r} = {self._start(r)} * a_row;" for r in range(self.loads)),
                 *(f"var c{r}_{j} = vec4<Out>();" for r, j in each),
                 "for (; k + 4u <= k_last; k += 4u) {", *self._fours(), "b0 = b3 + b_row;", "}", *tail,
-                f"var results = array<vec4<Out>, {len(each)}>({', '.join(f'c{r}_{j}' for r, j in each)});",
-                f"for (var i = 0u; i < {len(each)}u; i++) {{",
-                f"let at_row = row + i / {self.vectors}u; if (at_row < p.m) {{",
-                f"let t = first + i % {self.vectors}u * {4 if self.apart else 1}u * lanes;",
-                "store4((z * p.m + at_row) * p.n, t, lanes, results[i]); }",
-                "} }",
+                *in_turn([[f"c{r}_{j}"] for r, j in each], self._store, "i"),
+                "}",
             ]
         )  # fmt: skip
+
+    @property
+    def _store(self) -> str:
+        """Stores the vector `c0_0`, which is the tile's vector i."""
+        row, column = f"row + i / {self.vectors}u", f"i % {self.vectors}u * {4 if self.apart else 1}u * lanes"
+        return f"if ({row} < p.m) {{ store4((z * p.m + {row}) * p.n, first + {column}, lanes, c0_0); }}"
 
     @property
     def loads(self) -> int:

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from itertools import pairwise
 
 from webrt import dims as D
 from webrt import dtypes as T
@@ -12,6 +13,9 @@ from webrt.dtypes import DType
 from webrt.errors import UnsupportedType
 from webrt.ir import Value
 from webrt.lowering import Builder, Operand
+
+LONG = 600
+"""Characters of formulas."""
 
 
 @dataclass(frozen=True)
@@ -32,6 +36,17 @@ class Epilogue:
     def fn(self) -> str:
         return "\n".join([*self.fns, f"fn epilogue(v: Out, i: u32) -> Out {{ {self.body} }}"])
 
+    @property
+    def long(self) -> bool:
+        """Whether a kernel should have the formulas in its text once, in a loop, though each turn costs a software
+        adapter some fifty instructions."""
+        return len(self.fn) > LONG
+
+    @property
+    def fn4(self) -> str:
+        """`fn`, and `fn epilogue4(v: vec4<Out>, i: u32) -> vec4<Out>` of elements i … i+3."""
+        return "\n".join([self.fn, lane_by_lane("epilogue4", "epilogue", self)])
+
     def following(self, expression: str, params: Mapping[str, Dim | float] | None = None, **reads: Value) -> Epilogue:
         """The same epilogue for `expression`, which is in terms of v and i and of more bindings and parameters."""
         first = f"return {expression};"
@@ -41,6 +56,34 @@ class Epilogue:
 
 
 IDENTITY = Epilogue()
+
+
+def lane_by_lane(name: str, lane: str, epilogue: Epilogue, fours: Sequence[str] = ()) -> str:
+    """`fn <name>(v: vec4<Out>, i: u32) -> vec4<Out>` that calls `lane` for elements i … i+3, with those of the operands
+    `fours` as more arguments. Long formulas stand in the text once: a pipeline takes as long to make as all copies of
+    them together."""
+    head = f"fn {name}(v: vec4<Out>, i: u32) -> vec4<Out> {{"
+    if epilogue == IDENTITY:
+        return f"{head} return v; }}"
+    loads = " ".join(f"var at_{k} = fours_{k}(i >> 2u);" for k in fours)
+    if not epilogue.long:
+        lanes = (
+            f"{lane}({', '.join([f'v.{c}', f'i + {k}u', *(f'at_{four}.{c}' for four in fours)])})"
+            for k, c in enumerate("xyzw")
+        )
+        return f"{head} {loads} return vec4<Out>({', '.join(lanes)}); }}"
+    turns = " ".join(f"at_{k} = at_{k}.yzwx;" for k in fours)
+    call = f"{lane}({', '.join(['r.x', 'i + c', *(f'at_{k}.x' for k in fours)])})"
+    loop = f"for (var c = 0u; c < 4u; c++) {{ r = vec4<Out>(r.yzw, {call}); {turns} }}"
+    return f"{head}\n{loads} var r = v;\n{loop}\nreturn r; }}"
+
+
+def in_turn(rows: Sequence[Sequence[str]], store: str, turn: str) -> list[str]:
+    """A loop over `turn` in whose body, `store`, the registers of the first of the rows have the values of each row.
+
+    They move, since Mesa's llvmpipe takes seconds to translate an array that a variable indexes."""
+    moves = " ".join(f"{a} = {b};" for row, after in pairwise(rows) for a, b in zip(row, after))
+    return [f"for (var {turn} = 0u; {turn} < {len(rows)}u; {turn}++) {{", store, moves, "}"]
 
 
 def kind(v: Operand) -> DType:
