@@ -4,7 +4,7 @@
  *
  *   const { pyodide, plan } = await startPython({ plan: "model.webrt", packages: ["webrt", "numpy"] });
  *   pyodide.globals.set("plan", plan);
- *   await pyodide.runPythonAsync("session = await webrt.InferenceSession.create(plan.to_bytes())");
+ *   await pyodide.runPythonAsync("import webrt; session = await webrt.InferenceSession.create(plan.to_bytes())");
  *
  * The package `webrt` runs plans; `webrt-compiler`, with onnx and numpy, compiles models and runs nodes on the CPU.
  */

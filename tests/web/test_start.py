@@ -104,8 +104,15 @@ found.append("numpy" in sys.modules)
 
 def test_the_lines_of_the_readme(page: Page) -> None:
     _, snippet = blocks(README, "js")
-    page.add_script_tag(type="module", content=f"{snippet}\nglobalThis.pyodide = pyodide;")
-    page.wait_for_function("globalThis.pyodide")
+    first, rest = snippet.strip().split("\n", 1)
+    assert first == 'import { startPython } from "./python.js";'
+    page.evaluate(
+        f"""async () => {{
+  const {{ startPython }} = await import("./python.js");
+  {rest}
+  globalThis.pyodide = pyodide;
+}}"""
+    )
     assert run(page, "import json\nfound = [i.name for i in session.get_inputs()]") == ["x"]
 
 
