@@ -27,6 +27,7 @@ async def open_model(data: Any, report: Any) -> Opened:
     options = SessionOptions()
     options.progress = lambda stage, done, total: report(_STAGES[stage], done, total)
     options.log_severity_level = 4
+    options.add_session_config_entry("session.auto_recover", "1")
     return Opened(await InferenceSession.create(data.to_bytes(), options))
 
 
@@ -35,6 +36,14 @@ class Opened:
 
     def __init__(self, session: InferenceSession) -> None:
         self.session = session
+        self._device, self._replaced = session.device, 0
+
+    @property
+    def devices(self) -> int:
+        """How often a lost device was replaced."""
+        if self.session.device is not self._device:
+            self._device, self._replaced = self.session.device, self._replaced + 1
+        return self._replaced
 
     def description(self) -> str:
         """JSON: inputs [{name, dtype, shape}], placement, and whether there is an adapter."""

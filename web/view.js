@@ -130,8 +130,9 @@ export const chosenSizes = () => Object.fromEntries([...$("dims").querySelectorA
 const timeText = (ms) => (ms < 1000 ? `${ms.toFixed(1)} ms` : `${(ms / 1000).toFixed(2)} s`);
 
 /** A run in a sentence or two: how long the last of its runs took, where, and who ran the nodes. */
-export const summaryOf = ({ times, device, placement }) => (
-  `${timeText(times.at(-1)[1])} on ${device}. ${placementText(placement)}.`);
+export const summaryOf = ({ times, device, placement, recovered }) => (
+  `${recovered ? "The device was lost; another one took over. " : ""}`
+  + `${timeText(times.at(-1)[1])} on ${device}. ${placementText(placement)}.`);
 
 /** Shows a run: { outputs, placement, times }. */
 export function showResult({ outputs, placement, times }) {

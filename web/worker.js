@@ -79,9 +79,10 @@ async function adapter() {
 
 /** A `.webrt` without Python. Its run takes and gives { name: { dtype, dims, data } }. */
 async function openPlan(file) {
-  const session = await loadPlan(file, { onProgress: reportPlan });
+  const session = await loadPlan(file, { onProgress: reportPlan, autoRecover: true });
   return {
     inputs: session.inputs, placement: session.placement, note: "A plan: no Python is needed.",
+    get device() { return session.gpu.device; },
     run: (feeds) => session.run(feeds), close: () => session.release(),
   };
 }
@@ -101,6 +102,7 @@ async function openWithPython(bytes, { isPlan = false } = {}) {
     opened, inputs, note: isPlan ? "A plan with nodes for the CPU: Pyodide runs these." : where,
     plan: isPlan ? null : () => opened.plan_bytes(),
     get placement() { return description().placement; },
+    get device() { return opened.devices; },
     run: async (feeds) => ofWire(await opened.run(toWire(feeds))),
     close: () => { opened.close(); opened.destroy(); },
   };
@@ -126,9 +128,13 @@ async function openFile(file, isPlan) {
   }
 }
 
-/** Runs a model twice, so that the second time is what every later run takes. Returns [outputs, times]. */
+/**
+ * Runs a model twice, so that the second time is what every later run takes. Returns [outputs, times, recovered]: whether
+ * the device was lost, and another one took its place.
+ */
 async function runTwice(model, feeds) {
   const times = [];
+  const { device } = model;
   let outputs;
   for (const [i, what] of ["First run", "Next run"].entries()) {
     report("Running", i, 2);
@@ -137,14 +143,14 @@ async function runTwice(model, feeds) {
     times.push([what, performance.now() - start]);
   }
   report("Running", 2, 2);
-  return [outputs, times];
+  return [outputs, times, model.device !== device];
 }
 
-async function result(model, outputs, times) {
+async function result(model, outputs, times, recovered) {
   const described = Object.entries(outputs).map(([name, tensor]) => describe(name, tensor));
   const { found, text } = await adapter();
   const device = found ? text.replace(/^WebGPU: /, "") : "the CPU";
-  return { outputs: described, placement: model.placement, times, device };
+  return { outputs: described, placement: model.placement, times, device, recovered };
 }
 
 async function timed(what, action) {
@@ -171,15 +177,15 @@ const calls = {
     let [model, time] = await timed("Load", () => openFile(file, compiled || name.endsWith(".webrt")));
     if (compiled) {
       const note = `Compiled in a sandbox: a plan of ${(file.size / 1e6).toFixed(2)} MB.`;
-      model = { ...model, note, plan: async () => new Uint8Array(await file.arrayBuffer()) };
+      model = Object.assign(model, { note, plan: async () => new Uint8Array(await file.arrayBuffer()) });
     }
-    current = { ...model, name, loadTime: time };
+    current = Object.assign(model, { name, loadTime: time });
     return { name, note: model.note, inputs: model.inputs, sizes: freeSizes(model.inputs), canSave: Boolean(model.plan) };
   },
 
   async run({ sizes, fill, seed }) {
-    const [outputs, times] = await runTwice(current, makeFeeds(current.inputs, sizes, fill, seed));
-    return result(current, outputs, [current.loadTime, ...times]);
+    const [outputs, times, recovered] = await runTwice(current, makeFeeds(current.inputs, sizes, fill, seed));
+    return result(current, outputs, [current.loadTime, ...times], recovered);
   },
 
   async save() {
@@ -199,9 +205,9 @@ const calls = {
     const [{ app }, pythonTime] = await timed("Python", withPython);
     const [model, loadTime] = await timed("Compile and load", () => openReader(bytes));
     const [, dtype, dims, input] = app.network_input(data, height, width);
-    const [outputs, times] = await runTwice(model, { [model.inputs[0].name]: { dtype, dims, data: input } });
+    const [outputs, times, recovered] = await runTwice(model, { [model.inputs[0].name]: { dtype, dims, data: input } });
     const [text, confidence] = app.text_of(model.opened, toWire(outputs)[0]);
-    return { ...await result(model, outputs, [pythonTime, loadTime, ...times]), text, confidence };
+    return { ...await result(model, outputs, [pythonTime, loadTime, ...times], recovered), text, confidence };
   },
 };
 

@@ -75,6 +75,16 @@ def test_compile_writes_plan_and_model(model: Path, capsys: pytest.CaptureFixtur
     assert sorted(os.listdir()) == ["a.webrt", "b.onnx", "model.onnx"]
 
 
+def test_compiling_a_plan_says_that_it_is_one(model: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["compile", "model.onnx"]) == 0
+    Path("plan.bin").write_bytes(Path("model.webrt").read_bytes())
+    capsys.readouterr()
+    for name in ("model.webrt", "plan.bin"):
+        assert main(["compile", name]) == 1
+        told = capsys.readouterr().err
+        assert f"{name} is a plan already: run it (`webrt run {name}`)" in told and "webrt inspect" in told
+
+
 def test_compile_to_onnx_only(model: Path) -> None:
     assert main(["compile", "model.onnx", "-o", "small.onnx", "--dim", "batch=2"]) == 0
     assert sorted(os.listdir()) == ["model.onnx", "small.onnx"]

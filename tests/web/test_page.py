@@ -309,3 +309,58 @@ def test_everything_has_a_name_and_the_keyboard_reaches_it(page: Page) -> None:
         page.keyboard.press("Tab")
         reached.append(page.evaluate("document.activeElement.id"))
     assert reached == ["read", "picture-file", "model-file"]
+
+
+def losable(page: Page) -> None:
+    """The page, loaded anew: its worker destroys its devices when the channel "lose" says so."""
+    prelude = """
+      const asked = GPUAdapter.prototype.requestDevice;
+      const devices = [];
+      GPUAdapter.prototype.requestDevice = async function request(...args) {
+        const device = await asked.apply(this, args);
+        devices.push(device);
+        return device;
+      };
+      const channel = new BroadcastChannel("lose");
+      channel.onmessage = () => {
+        devices.splice(0).forEach((device) => device.destroy());
+        channel.postMessage("lost");
+      };
+    """
+
+    def with_prelude(route: Route) -> None:
+        route.fulfill(body=prelude + route.fetch().text(), content_type="text/javascript")
+
+    page.context.route("**/worker.js", with_prelude)
+    page.reload()
+
+
+@pytest.mark.parametrize("python", [False, True], ids=["plan", "plan with host steps"])
+def test_a_lost_device_is_replaced_and_the_page_says_so(page: Page, model: Path, tmp_path: Path, python: bool) -> None:
+    losable(page)
+    plan = tmp_path / "model.webrt"
+    P.save(compile_model(model), plan)
+    if python:
+        made = helper.make_node("Unique", ["a"], ["u"])
+        nodes = [helper.make_node("Abs", ["pixels"], ["a"]), made, helper.make_node("Neg", ["u"], ["logits"])]
+        ends = [helper.make_tensor_value_info(n, TensorProto.FLOAT, d) for n, d in (("pixels", [4]), ("logits", ["n"]))]
+        graph = helper.make_graph(nodes, "g", ends[:1], ends[1:])
+        P.save(compile_model(helper.make_model(graph, opset_imports=[helper.make_opsetid("", 17)], ir_version=9)), plan)
+    drop(page, plan)
+    page.wait_for_selector("#feeds:not([hidden])", timeout=SLOW)
+    settled(page)
+    for lost in (False, True, False):
+        if lost:
+            page.evaluate(
+                """() => new Promise((resolve) => {
+                  const channel = new BroadcastChannel("lose");
+                  channel.onmessage = resolve;
+                  channel.postMessage("lose");
+                })"""
+            )
+        page.select_option("#fill", "ones")
+        page.click("#run")
+        page.wait_for_selector("#result:not([hidden])", timeout=SLOW)
+        settled(page)
+        assert page.inner_text("#model-ran").startswith("The device was lost; another one took over. ") == lost
+        assert page.locator("#outputs tr").first.locator("td").first.inner_text() == "logits"
