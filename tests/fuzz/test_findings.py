@@ -120,6 +120,13 @@ def factors_of_other_sizes() -> onnx.ModelProto:
     return made
 
 
+def scan_of_a_number() -> onnx.ModelProto:
+    """A Scan over a tensor that has no axis."""
+    made = model(GRAPHS["scan"])
+    del made.graph.input[1].type.tensor_type.shape.dim[:]
+    return made
+
+
 REFUSED: dict[str, tuple[Callable[[], Any], str]] = {
     "a cycle": (lambda: edited(CHAIN, cycle), "cycle"),
     "a name that nothing makes": (lambda: edited(CHAIN, nowhere), "nowhere"),
@@ -133,6 +140,7 @@ REFUSED: dict[str, tuple[Callable[[], Any], str]] = {
     "a value of too many bytes": (lambda: damaged(12), "damaged|do not fit together|reshape"),
     "a value of half a number": (lambda: damaged(5), "damaged|do not fit together|multiple"),
     "factors that do not broadcast": (factors_of_other_sizes, "broadcast|6 and 5"),
+    "a scan over a number": (scan_of_a_number, "Scan"),
     "axes that are complex numbers": (
         lambda: with_tensor(one("ReduceMin", "x", "w"), np.ones(1, np.complex64)),
         "'w' are complex64; real numbers",

@@ -13,8 +13,9 @@ from webrt import dtypes as T
 from webrt import host, lowering
 from webrt.compiler.content_rules import RULES
 from webrt.compiler.control import CONTROL, MAX_TRIPS, Array, known, outermost, replace_nodes
+from webrt.compiler.infer import guarded, located
 from webrt.compiler.splice import fresh_names, identity, opsets_of, subgraph
-from webrt.errors import InvalidModel, WebrtError
+from webrt.errors import InvalidModel, ShapeError, WebrtError
 from webrt.ir import Graph, Node, Value, constant
 from webrt.lowering import normalize_axis
 
@@ -44,7 +45,11 @@ def unroll_loops(graph: Graph) -> bool:
             body = node.attr("body")
             if all(_has_kernel(n, opsets_of(node, graph)) for n in body.node):
                 roll = _Unrolled(node, body, opsets_of(node, graph), names)
-                unrolled = roll.loop() if node.op == "Loop" else roll.scan()
+                try:
+                    with guarded():
+                        unrolled = roll.loop() if node.op == "Loop" else roll.scan()
+                except (InvalidModel, ShapeError) as e:
+                    raise located(e, node) from None
                 counted["unrolled_nodes"] = counted.get("unrolled_nodes", 0) + len(roll.nodes)
         out += [node] if unrolled is None else unrolled
     return replace_nodes(graph, out)
