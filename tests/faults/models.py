@@ -34,6 +34,15 @@ SPLIT = (
     HEAD
     + "(float[N] x) => (float[N] y) { a = Neg(x)  b = Cast<to = 11>(a)  c = Sqrt(b)  d = Cast<to = 1>(c)  y = Neg(d) }"
 )
+# A loop on the device: until the data says so, at most n times; states are stacked.
+LOOP = (
+    HEAD
+    + """(float[N, 4] x, int64 n) => (float[N, 4] y, float[T, N, 4] all) {
+      go = Constant<value = bool {1}>()  far = Constant<value = float {100.0}>()
+      y, all = Loop (n, go, x) <body = b (int64 i, bool c, float[N, 4] s) =>
+        (bool more, float[N, 4] t, float[N, 4] t) {
+          t = Add(s, x)  m = ReduceMax<keepdims = 0>(t)  more = Less(m, far) }> }"""
+)
 
 _numbers = itertools.count(1)
 

@@ -12,7 +12,7 @@ import numpy as np
 import pytest
 
 import webrt
-from tests.faults.models import CHAIN, HEAD, SPLIT, Array, check_chain, destroy, model, opened, own_device
+from tests.faults.models import CHAIN, HEAD, LOOP, SPLIT, Array, check_chain, destroy, model, opened, own_device
 
 CACHE = HEAD + "(float[1, P, 8] past, float[1, S, 8] x) => (float[1, T, 8] y) { y = Concat<axis = 1>(past, x) }"
 
@@ -23,6 +23,17 @@ def sizes(*quick_and_long: int) -> pytest.MarkDecorator:
     return pytest.mark.parametrize("count", [quick, pytest.param(whole, marks=pytest.mark.long)])
 
 
+def check_loop(session: webrt.InferenceSession, n: int, trips: int) -> None:
+    """A run of LOOP is right: the sum grows by x until it passes 100."""
+    x = np.random.default_rng(n).uniform(5, 40, (n, 4)).astype(np.float32)
+    sums = np.cumsum(np.broadcast_to(x, (trips, n, 4)), axis=0) + x
+    done = next((k + 1 for k in range(trips) if sums[k].max() >= 100), trips)
+    y, stacked = session.run(None, {"x": x, "n": np.array(trips)})
+    assert stacked.shape == (done, n, 4)
+    np.testing.assert_allclose(stacked, sums[:done], rtol=1e-5)
+    np.testing.assert_array_equal(y, stacked[-1] if done else x)
+
+
 def held(session: webrt.InferenceSession) -> tuple[int, int]:
     counters = session.device.counters
     return counters.buffers, counters.bytes
@@ -31,18 +42,21 @@ def held(session: webrt.InferenceSession) -> tuple[int, int]:
 @sizes(100, 2000)
 def test_runs_with_changing_shapes(count: int) -> None:
     """The largest shape comes first: after it no run may make or lose a buffer."""
-    with opened(model(CHAIN)) as chain, opened(model(CACHE)) as cache:
+    with opened(model(CHAIN)) as chain, opened(model(CACHE)) as cache, opened(model(LOOP)) as loop:
         rng = np.random.default_rng(0)
         past = rng.standard_normal((1, 64, 8)).astype(np.float32)
         for n in (64, 64):
             check_chain(chain, n)
             cache.run(None, {"past": past, "x": past})
-        before = held(chain), held(cache)
+            check_loop(loop, 64, 8)
+        before = held(chain), held(cache), held(loop)
         for n in rng.integers(0, 65, count):
             check_chain(chain, int(n))
             (y,) = cache.run(None, {"past": past[:, :n], "x": past[:, : 64 - n]})
             assert y.shape == (1, 64, 8)
-            assert (held(chain), held(cache)) == before
+            check_loop(loop, 1 + int(n) % 64, int(n) % 9)
+            assert (held(chain), held(cache), held(loop)) == before
+    assert loop.device.counters.buffers == loop.device.counters.bytes == 0
     assert chain.device.counters.buffers == chain.device.counters.bytes == 0
 
 
