@@ -293,3 +293,31 @@ def test_importing_the_provider_leaves_onnx_reference_usable() -> None:
 
     m = helper.make_model(graph([node("Neg", ["x"], ["y"])], ["x"], ["y"]))
     assert ReferenceEvaluator(m).run(None, {"x": f32(1)})[0].tolist() == [-1]
+
+
+BIG = 1 << 16
+
+
+@pytest.mark.parametrize(
+    ("op", "inputs"),
+    [
+        ("Expand", [f32(1), np.array([BIG, BIG])]),
+        ("Tile", [f32(1, 2), np.array([1 << 31])]),
+        ("ConstantOfShape", [np.array([BIG, BIG])]),
+        ("Range", [np.array(0), np.array(1 << 40), np.array(3)]),
+        ("OneHot", [np.arange(3), np.array(1 << 40), f32(0, 1)]),
+        ("Add", [np.zeros((BIG, 1), np.float32), np.zeros((1, BIG), np.float32)]),
+        ("Where", [np.zeros((BIG, 1), np.bool_), np.zeros((1, BIG), np.float32), f32(1)]),
+    ],
+)
+def test_outputs_beyond_2_31_elements_are_refused_before_they_are_made(op: str, inputs: list[Any]) -> None:
+    names = [f"i{k}" for k in range(len(inputs))]
+    with pytest.raises(ShapeError, match=rf"{op} .*shape \[\d+.* elements, at most 2147483648"):
+        evaluate(node(op, names, ["y"]), OPSETS, inputs)
+
+
+@pytest.mark.parametrize(("op", "inputs"), [("Tile", [f32(1, 2), np.array([2, 2])]), ("Add", [f32(1, 2), f32(1, 2, 3)])])
+def test_what_an_operator_refuses_itself_is_told_by_it(op: str, inputs: list[Any]) -> None:
+    with pytest.raises(WebrtError) as caught:
+        evaluate(node(op, ["a", "b"], ["y"]), OPSETS, inputs)
+    assert "elements, at most" not in str(caught.value)

@@ -12,6 +12,7 @@ from onnx.defs import OpSchema
 
 from webrt import schemas
 from webrt.errors import InvalidModel, ShapeError, UnsupportedOp, UnsupportedType, WebrtError
+from webrt.host import growth
 from webrt.host.attributes import plain_attributes, strings
 from webrt.host.registry import Call, lookup
 from webrt.host.values import HostValue, Outputs, describe
@@ -70,6 +71,8 @@ class PreparedNode:
             _check_readable(inputs)
             if self._same:
                 self._check_types(inputs)
+            if not self.call.domain:
+                growth.check(self.call.op_type, inputs)
             with np.errstate(all="ignore"):
                 return self._collect(self._run(outer or {}, inputs))
         except WebrtError as error:
