@@ -316,8 +316,8 @@ def test_outputs_beyond_2_31_elements_are_refused_before_they_are_made(op: str, 
         evaluate(node(op, names, ["y"]), OPSETS, inputs)
 
 
-@pytest.mark.parametrize(("op", "inputs"), [("Tile", [f32(1, 2), np.array([2, 2])]), ("Add", [f32(1, 2), f32(1, 2, 3)])])
-def test_what_an_operator_refuses_itself_is_told_by_it(op: str, inputs: list[Any]) -> None:
+@pytest.mark.parametrize(("op", "second"), [("Tile", np.array([2, 2])), ("Add", f32(1, 2, 3))])
+def test_what_an_operator_refuses_itself_is_told_by_it(op: str, second: Any) -> None:
     with pytest.raises(WebrtError) as caught:
-        evaluate(node(op, ["a", "b"], ["y"]), OPSETS, inputs)
+        evaluate(node(op, ["a", "b"], ["y"]), OPSETS, [f32(1, 2), second])
     assert "elements, at most" not in str(caught.value)
