@@ -27,6 +27,7 @@ from tests.faults.models import (
     own_device,
 )
 from webrt.errors import DeviceError, OutOfMemory, RunTerminated
+from webrt.runtime.device import Launch
 from webrt.runtime.native import NativeDevice
 
 BIG = HEAD + "(float[N] x) => (float[N] y) { y = Exp(x) }"
@@ -122,35 +123,29 @@ def test_a_mapping_that_fails_gives_no_zeros(monkeypatch: pytest.MonkeyPatch) ->
 def test_a_refused_command_is_told_with_its_node(monkeypatch: pytest.MonkeyPatch) -> None:
     """A dispatch that wgpu refuses when it is encoded, and a bind group."""
     import wgpu
-    from wgpu.backends.wgpu_native import GPUComputePassEncoder, GPUDevice
-
-    dispatch, pipe = GPUComputePassEncoder.dispatch_workgroups, GPUComputePassEncoder.set_pipeline
-    current: list[str] = []
-
-    def set_pipeline(self: Any, pipeline: Any) -> None:
-        current[:] = [pipeline.label]
-        pipe(self, pipeline)
+    from wgpu.backends.wgpu_native import GPUDevice
 
     def refuse(self: Any, **options: Any) -> Any:
         raise wgpu.GPUValidationError("no such group")
 
     with opened(model(CHAIN)) as session:
         check_chain(session)
-        with monkeypatch.context() as patch:
-            patch.setattr(GPUComputePassEncoder, "set_pipeline", set_pipeline)
-            check_chain(session)
-        kernel = current[0]
+        device = session.device
+        assert isinstance(device, NativeDevice)
+        record = device._record
+        launched: list[Launch] = []
 
-        def dispatch_workgroups(self: Any, *groups: int) -> None:
-            dispatch(self, *([100_000, 1, 1] if current == [kernel] else groups))
+        def too_many(current: Any, launch: Launch, changed: bool) -> None:
+            launched.append(launch)
+            record(current, launch._replace(x=100_000) if len(launched) == 2 else launch, changed)
 
         with (
             monkeypatch.context() as patch,
             pytest.raises(DeviceError, match="(?s)^MatMul, node '.*': a submit: .*100000"),
         ):
-            patch.setattr(GPUComputePassEncoder, "set_pipeline", set_pipeline)
-            patch.setattr(GPUComputePassEncoder, "dispatch_workgroups", dispatch_workgroups)
+            patch.setattr(device, "_record", too_many)
             session.run(None, chain_feeds(3))
+        assert len(launched) == 2
         check_chain(session)
         with (
             monkeypatch.context() as patch,
