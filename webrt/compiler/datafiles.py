@@ -47,7 +47,7 @@ def model_bytes(path: Path, most: int) -> bytes:
     try:
         size = plain_file(path, InvalidModel).stat().st_size
         if size > most:
-            raise InvalidModel(f"{path} has {size} bytes, {most} may be taken; raise the limit on memory")
+            raise InvalidModel(f"out of memory: {path} has {size} bytes, {most} may be taken; raise the limit")
         return path.read_bytes()
     except (OSError, ValueError) as e:
         raise InvalidModel(f"cannot read {path}: {getattr(e, 'strerror', None) or e}") from e
