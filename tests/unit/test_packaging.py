@@ -80,7 +80,7 @@ def test_packed_wheels_are_the_built_one_in_two(built: Path, tmp_path: Path) -> 
     assert not code(run).keys() & code(rest).keys()
     both = code(run) | code(rest)
     assert both.items() <= code(built).items()
-    left = {name for name in code(built).keys() - both.keys() if not name.startswith(("webrt/cli/", "webrt/confine/"))}
+    left = {name for name in code(built).keys() - both.keys() if not name.startswith("webrt/cli/")}
     assert {n for n in left if n.endswith((".py", ".wgsl"))} == {
         "webrt/sandbox.py", "webrt/_data/web/app.py", "webrt/_data/web/ocr.py",
     }  # fmt: skip

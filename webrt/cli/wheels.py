@@ -20,7 +20,7 @@ _ONNX_DROPPED_SUFFIXES = (".h", ".cc", ".proto", ".in.proto", ".pyi")
 
 
 _COMPILES = (
-    "webrt/compiler/", "webrt/host/", "webrt/ops/", "webrt/_data/shaders/",
+    "webrt/compiler/", "webrt/confine/", "webrt/host/", "webrt/ops/", "webrt/_data/shaders/",
     "webrt/ir.py", "webrt/lowering.py", "webrt/schema_shapes.py", "webrt/schemas.py",
 )  # fmt: skip
 _RUNS = ("webrt/runtime/", "webrt/_data/web/player.js", "webrt/_data/web/player/")
