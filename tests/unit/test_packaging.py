@@ -86,6 +86,16 @@ def test_packed_wheels_are_the_built_one_in_two(built: Path, tmp_path: Path) -> 
     }  # fmt: skip
 
 
+def test_the_wheels_of_pages_hold_what_they_import(tmp_path: Path) -> None:
+    files: dict[str, bytes] = {}
+    for wheel in wheels.own_wheels(tmp_path):
+        files |= _files(wheel)
+    found = re.compile(r"^\s*from (webrt[\w.]*) import|^\s*import (webrt[\w.]*)", re.MULTILINE)
+    asked = {a or b for n, data in files.items() if n.endswith(".py") for a, b in found.findall(data.decode())}
+    there = {n.removesuffix(".py").removesuffix("/__init__").replace("/", ".") for n in files if n.endswith(".py")}
+    assert "webrt.confine" in asked and asked - {"webrt_player"} <= there
+
+
 def test_the_wheel_that_runs_plans_is_enough_for_that(tmp_path: Path) -> None:
     run, _ = wheels.own_wheels(tmp_path)
     zipfile.ZipFile(run).extractall(tmp_path / "lib")
