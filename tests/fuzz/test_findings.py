@@ -127,6 +127,16 @@ def scan_of_a_number() -> onnx.ModelProto:
     return made
 
 
+def of_rank(before: int, more: int) -> onnx.ModelProto:
+    """An input of so many axes, which gets `more` others."""
+    made = with_tensor(one("Unsqueeze", "x", "w"), np.arange(more))
+    shape = made.graph.input[0].type.tensor_type.shape
+    del shape.dim[:]
+    for _ in range(before):
+        shape.dim.add().dim_value = 1
+    return made
+
+
 REFUSED: dict[str, tuple[Callable[[], Any], str]] = {
     "a cycle": (lambda: edited(CHAIN, cycle), "cycle"),
     "a name that nothing makes": (lambda: edited(CHAIN, nowhere), "nowhere"),
@@ -140,6 +150,8 @@ REFUSED: dict[str, tuple[Callable[[], Any], str]] = {
     "a value of too many bytes": (lambda: damaged(12), "damaged|do not fit together|reshape"),
     "a value of half a number": (lambda: damaged(5), "damaged|do not fit together|multiple"),
     "factors that do not broadcast": (factors_of_other_sizes, "broadcast|6 and 5"),
+    "an input of 65 axes": (lambda: of_rank(65, 1), "input 'x' has rank 65"),
+    "an output of 65 axes": (lambda: of_rank(64, 1), "its output has rank 65"),
     "a scan over a number": (scan_of_a_number, "Scan"),
     "axes that are complex numbers": (
         lambda: with_tensor(one("ReduceMin", "x", "w"), np.ones(1, np.complex64)),

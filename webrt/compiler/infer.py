@@ -29,6 +29,8 @@ from webrt.ir import Graph, Node, Value
 
 MAX_CONTENTS = 1024
 MAX_ELEMENTS = 16
+MAX_RANK = 64
+"""As numpy and validate.py have it."""
 COMPUTED = ""
 """Stands in `roots` for tensors whose elements no caller can give beforehand."""
 
@@ -41,6 +43,10 @@ def infer(graph: Graph, structural: Collection[str] = ()) -> set[str]:
     """
     wanted: set[str] = set()
     for value in graph.inputs:
+        if len(value.shape or ()) > MAX_RANK:
+            raise ShapeError(
+                f"input {value.name!r} has rank {value.rank}; webrt holds tensors of up to {MAX_RANK} axes"
+            )
         if value.const is None and graph.around is None:
             value.roots = frozenset({value.name}) if _small(value, 64) else frozenset({COMPUTED})
         _mark(value, structural)
@@ -87,6 +93,10 @@ def _node(node: Node, graph: Graph, wanted: set[str], structural: Collection[str
         if infos is None:
             infos = _onnx_shapes(node, graph)
         for _, shape in infos:
+            if len(shape or ()) > MAX_RANK:
+                raise ShapeError(
+                    f"its output has rank {len(shape or ())}; webrt holds tensors of up to {MAX_RANK} axes"
+                )
             if any(isinstance(d, int) and d < 0 for d in shape or ()):
                 raise ShapeError(f"its output would be {list(map(str, shape or ()))}")
     except (ShapeError, InvalidModel) as e:
