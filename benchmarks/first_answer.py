@@ -25,7 +25,7 @@ from webrt import dtypes
 from webrt.cli import chromium
 from webrt.cli.progress import Bars
 from webrt.compiler.compile import compile_model
-from webrt.plan import save
+from webrt.planfile import save
 from webrt.resources import web_dir
 
 

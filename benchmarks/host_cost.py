@@ -23,7 +23,8 @@ from typing import Any
 import numpy as np
 
 from webrt.cli import chromium
-from webrt.plan import Dispatch, Kernel, Plan, Slot, ValueInfo, save
+from webrt.plan import Dispatch, Kernel, Plan, Slot, ValueInfo
+from webrt.planfile import save
 from webrt.resources import web_dir
 from webrt.runtime.encode import encode, through_wgpu_py
 from webrt.runtime.native import NativeDevice

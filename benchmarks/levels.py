@@ -23,7 +23,8 @@ from webrt.compiler.normalize import PASSES as BASIC
 from webrt.compiler.options import Level
 from webrt.errors import NotConstant
 from webrt.host import CpuProvider
-from webrt.plan import Plan, dump
+from webrt.plan import Plan
+from webrt.planfile import dump
 from webrt.runtime.native import NativeDevice
 from webrt.runtime.session import Session
 

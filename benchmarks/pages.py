@@ -23,7 +23,8 @@ from webrt.cli import chromium, site
 from webrt.cli.assets import Progress
 from webrt.compiler.compile import CompileOptions, compile_model
 from webrt.errors import NotConstant, WebrtError
-from webrt.plan import Plan, save
+from webrt.plan import Plan
+from webrt.planfile import save
 
 HERE = Path(__file__).parent
 ENGINES = {

@@ -18,7 +18,7 @@ import time
 from pathlib import Path
 from typing import Any
 
-from webrt import plan, sandbox
+from webrt import planfile, sandbox
 from webrt.compiler.compile import compile_model
 
 PAUSE = 3.0
@@ -54,7 +54,7 @@ def warm(model: Path, repeat: int) -> dict[str, Any]:
             there.append(time.perf_counter() - start)
             time.sleep(PAUSE)
             start = time.perf_counter()
-            data = plan.dump(compile_model(model))
+            data = planfile.dump(compile_model(model))
             here.append(time.perf_counter() - start)
             if data != made.plan:
                 raise SystemExit("the two plans differ")

@@ -19,7 +19,8 @@ from pathlib import Path
 from typing import Any
 
 from webrt.cli import chromium
-from webrt.plan import Constant, Dispatch, Kernel, Plan, Slot, ValueInfo, layout_constants, save
+from webrt.plan import Constant, Dispatch, Kernel, Plan, Slot, ValueInfo, layout_constants
+from webrt.planfile import save
 from webrt.resources import web_dir
 
 ADD = """struct Params {

@@ -15,7 +15,7 @@ from onnx import TensorProto, helper, numpy_helper
 
 from webrt.cli import chromium
 from webrt.compiler.compile import compile_model
-from webrt.plan import save
+from webrt.planfile import save
 from webrt.resources import web_dir
 
 ROOT = Path(__file__).resolve().parents[1]

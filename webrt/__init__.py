@@ -37,8 +37,8 @@ if TYPE_CHECKING:
     from webrt.options import RunOptions as RunOptions
     from webrt.options import SessionOptions as SessionOptions
     from webrt.plan import Plan as Plan
-    from webrt.plan import load as load_plan  # noqa: F401
-    from webrt.plan import save as save_plan  # noqa: F401
+    from webrt.planfile import load as load_plan  # noqa: F401
+    from webrt.planfile import save as save_plan  # noqa: F401
     from webrt.runtime.tensor import Tensor as Tensor
     from webrt.signature import ModelMetadata as ModelMetadata
     from webrt.signature import NodeArg as NodeArg
@@ -62,7 +62,7 @@ _NAMES = {
     ),
 }  # fmt: skip
 _WHERE = {name: (module, name) for module, names in _NAMES.items() for name in names}
-_WHERE |= {"load_plan": ("webrt.plan", "load"), "save_plan": ("webrt.plan", "save")}
+_WHERE |= {"load_plan": ("webrt.planfile", "load"), "save_plan": ("webrt.planfile", "save")}
 
 __all__ = sorted(_WHERE)
 

@@ -13,9 +13,10 @@ from typing import Any
 
 from webrt.dims import LIMIT
 from webrt.errors import DeviceError, DeviceFreeError, DeviceLost, InputError, NoAdapter, NotConstant
+from webrt.files import atomic_file
 from webrt.loading import Loader, Source
 from webrt.options import CPU, WEBGPU, ProviderEntry, RunOptions, SessionOptions, parse_providers
-from webrt.plan import PlacedNode, Plan, atomic_file
+from webrt.plan import PlacedNode, Plan
 from webrt.runtime import devices
 from webrt.runtime.control import Control
 from webrt.runtime.devices import AnyDevice, AnySession, adapter_name

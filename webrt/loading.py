@@ -11,8 +11,7 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeAlias
 
-from webrt import plan as P
-from webrt import signature
+from webrt import planfile, signature
 from webrt.bounds import Bounds
 from webrt.errors import InputError, NoAdapter, NotConstant, PlacementError, counted
 from webrt.options import CPU, DEVICE_OPTIONS, WEBGPU, GraphOptimizationLevel, Provider, SessionOptions
@@ -130,7 +129,7 @@ class Loader:
         return wanted
 
     def _load_plan(self, source: Any) -> Loaded:
-        plan = P.load(source)
+        plan = planfile.load(source)
         steps = plan.host_steps
         if len(steps) < len(plan.steps) and self._asked and WEBGPU not in [p.name for p in self._asked]:
             raise PlacementError(f"the plan's kernels need {WEBGPU}; add it to the providers, or load the .onnx")
@@ -162,7 +161,7 @@ class Loader:
             return signature.of_graph(frontend.load(model)), None, e
         path = self.options.entry("session.plan_filepath")
         if path:
-            P.save(plan, Path(path))
+            planfile.save(plan, Path(path))
         found = signature.of_plan(plan)
         if any(not a.type for a in [*found.inputs, *found.outputs]):
             found = signature.of_graph(frontend.load(model))

@@ -1,4 +1,4 @@
-"""Finds the WGSL bodies and the page's files, in a wheel and in a checkout alike; tells plain files from others.
+"""Finds the WGSL bodies and the page's files, in a wheel and in a checkout alike.
 
 A wheel carries the repository's top-level `shaders/` and `web/` as `webrt/_data/shaders` and `webrt/_data/web`.
 An editable install has no `_data`: the folders beside the package are used.
@@ -6,22 +6,12 @@ An editable install has no `_data`: the folders beside the package are used.
 
 from __future__ import annotations
 
-import os
 from functools import cache
 from pathlib import Path
 
 from webrt.errors import WebrtError
 
 _PACKAGE = Path(__file__).resolve().parent
-
-
-def plain_file(source: str | os.PathLike[str], error: type[WebrtError]) -> Path:
-    """The path of a file, a folder or nothing. Raises `error` for a pipe, a socket or a device: reading one may never
-    end."""
-    path = Path(source)
-    if path.exists() and not (path.is_file() or path.is_dir()):
-        raise error(f"{path} is no plain file (but a pipe, a socket or a device); save its bytes in a file first")
-    return path
 
 
 def data_dir(name: str) -> Path:

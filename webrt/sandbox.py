@@ -14,8 +14,7 @@ from dataclasses import dataclass, field, fields
 from pathlib import Path
 from typing import Any, TypeAlias
 
-from webrt import errors, validate
-from webrt import plan as plans
+from webrt import errors, planfile, validate
 from webrt.compiler.datafiles import DataFiles, Reader, model_bytes
 from webrt.compiler.options import CompileOptions
 from webrt.confine import Layer, Limits
@@ -193,7 +192,7 @@ def _artifact(found: Mapping[str, bytearray], wants: Sequence[str], layers: tupl
         raise SandboxError(f"the worker returned a damaged placement report: {e}") from e
     if "plan" in found:
         try:
-            validate.validate(plans.load(found["plan"]))
+            validate.validate(planfile.load(found["plan"]))
         except PlanError as e:
             raise SandboxError(f"the worker returned a plan that breaks the rules: {e}") from e
     files = {what: bytes(found[what]) for what in wants}

@@ -10,7 +10,8 @@ from tests.kernels.harness import device
 from webrt import validate
 from webrt.dims import evaluate, variables_of
 from webrt.host import CpuProvider
-from webrt.plan import Plan, dump, load
+from webrt.plan import Plan
+from webrt.planfile import dump, load
 from webrt.runtime.session import Session
 
 

@@ -15,8 +15,9 @@ from webrt import sandbox
 from webrt.cli import main
 from webrt.compiler.dump import VARIABLE
 from webrt.errors import InputError, InvalidModel, PlacementError, PlanError
+from webrt.files import atomic_file
 from webrt.options import CPU, WEBGPU
-from webrt.plan import atomic_file, dump
+from webrt.planfile import dump
 
 pipes = pytest.mark.skipif(not hasattr(os, "mkfifo"), reason="this system has no named pipes")
 

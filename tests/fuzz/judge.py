@@ -11,7 +11,7 @@ from random import Random
 from typing import Any
 
 from tests.fuzz import models, plans, seeds
-from webrt import plan as P
+from webrt import planfile
 from webrt.compiler.compile import CompileOptions, compile_model
 from webrt.errors import PlanError, WebrtError
 from webrt.validate import validate
@@ -46,13 +46,13 @@ def compile_verdict(data: bytes, options: Mapping[str, Any]) -> str:
     try:
         with warnings.catch_warnings():
             warnings.simplefilter("error")
-            made = P.dump(compile_model(data, CompileOptions(**options)))
+            made = planfile.dump(compile_model(data, CompileOptions(**options)))
     except WebrtError as e:
         return f"{type(e).__name__}: {e}"
     except Exception as e:
         raise found(e) from e
     try:
-        validate(P.load(made))
+        validate(planfile.load(made))
     except PlanError as e:
         raise Finding(f"an invalid plan was made: {e}", "validate") from e
     return "plan"
@@ -61,7 +61,7 @@ def compile_verdict(data: bytes, options: Mapping[str, Any]) -> str:
 def plan_verdict(data: bytes, random: Random) -> str:
     """ "plan", or "PlanError: text"; a plan's sizes are evaluated too. Raises Finding for any other end."""
     try:
-        plan = P.load(data)
+        plan = planfile.load(data)
         validate(plan)
     except PlanError as e:
         return f"PlanError: {e}"

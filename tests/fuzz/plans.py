@@ -12,7 +12,7 @@ from typing import Any
 from tests.fuzz.noise import noisy
 from tests.fuzz.seeds import GRAPHS, text_model
 from tests.plans import ODD, TABLE
-from webrt import checksum
+from webrt import checksum, planfile, planjson
 from webrt import plan as P
 from webrt.compiler.compile import CompileOptions, compile_model
 from webrt.plan import Plan
@@ -30,14 +30,14 @@ _PLANS = ("chain", "shapes", "data_sizes", "constants", "quantized", "resize", "
 @lru_cache(maxsize=1)
 def bases() -> tuple[tuple[dict[str, Any], bytes], ...]:
     """JSON and data section of the seed plans."""
-    table = P.plan_from_json(json.dumps(TABLE["base"]))
+    table = planjson.plan_from_json(json.dumps(TABLE["base"]))
     seeds = [Plan(**{**table.__dict__, "data": lambda i: bytes(table.constants[i].nbytes)})]
     for name in _PLANS:
         options = CompileOptions(known_inputs={"c": True} if name == "branches" else {})
         seeds.append(compile_model(text_model(GRAPHS[name]), options))
     out = []
     for seed in seeds:
-        made = P.dump(seed)
+        made = planfile.dump(seed)
         length = struct.unpack("<Q", made[:8])[0]
         header = json.loads(made[8 : 8 + length])
         out.append((json.loads(header["__metadata__"]["webrt"]), made[8 + length :]))

@@ -16,7 +16,7 @@ from tests.fuzz.plans import bases, packed
 from tests.fuzz.seeds import GRAPHS, text_model
 from webrt.compiler.compile import CompileOptions, compile_model
 from webrt.errors import ModelError, WebrtError
-from webrt.plan import load
+from webrt.planfile import load
 from webrt.validate import validate
 
 Edit = Callable[[onnx.ModelProto], Any]

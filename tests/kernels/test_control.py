@@ -19,7 +19,7 @@ from webrt.compiler.control import MAX_TRIPS
 from webrt.errors import InputError, NotConstant, PlacementError
 from webrt.host import CpuProvider
 from webrt.inference import InferenceSession
-from webrt.plan import dump, load
+from webrt.planfile import dump, load
 from webrt.runtime.session import Session
 from webrt.runtime.tensor import Tensor
 

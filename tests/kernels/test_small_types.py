@@ -15,7 +15,7 @@ from tests.kernels.harness import check_node, device, node_model, run_native
 from webrt import dtypes as T
 from webrt.dtypes import BY_NAME
 from webrt.errors import InputError, InvalidModel
-from webrt.plan import dump, load
+from webrt.planfile import dump, load
 from webrt.runtime.session import Session
 from webrt.runtime.tensor import Tensor, numpy_dtype
 

@@ -13,7 +13,8 @@ from tests.tolerance import close
 from webrt.compiler.compile import CompileOptions, compile_model
 from webrt.errors import TargetError
 from webrt.host import CpuProvider
-from webrt.plan import Dispatch, Plan, dump, load
+from webrt.plan import Dispatch, Plan
+from webrt.planfile import dump, load
 from webrt.runtime.session import Session
 from webrt.target import BASE
 

@@ -15,7 +15,7 @@ from tests.tolerance import close
 from webrt.cli.main import main
 from webrt.compiler.options import PassRecord
 from webrt.errors import PlanError
-from webrt.plan import dump
+from webrt.planfile import dump
 
 
 def small_model() -> onnx.ModelProto:

@@ -9,6 +9,7 @@ import pytest
 
 from tests.passes.harness import check, compiled, dispatches, ops, parse
 from webrt import plan as P
+from webrt import planfile
 from webrt.target import BASE
 
 W = np.random.default_rng(1).standard_normal((4, 3, 3, 3)).astype(np.float32)
@@ -166,7 +167,7 @@ def test_passes_can_be_switched_off_and_levels_count() -> None:
 
 def test_same_bytes_twice() -> None:
     model = conv_model("a = Relu(conv) b = Add(a, r) y = Sigmoid(b)", f"{IMAGE}, float[2,4,5,6] r")
-    assert P.dump(compiled(model)) == P.dump(compiled(model))
+    assert planfile.dump(compiled(model)) == planfile.dump(compiled(model))
 
 
 def test_report_says_where_a_node_went() -> None:

@@ -12,7 +12,7 @@ from benchmarks.models import error_of
 from tests.kernels.harness import run_native
 from tests.models.test_light import FOLDER, dummy_feeds
 from tests.passes.harness import compiled, dispatches
-from webrt import plan as P
+from webrt import planfile
 from webrt.compiler.options import Level
 
 SMALL = ["light_squeezenet", "light_shufflenet"]
@@ -35,4 +35,4 @@ def test_levels_agree(name: str) -> None:
 @pytest.mark.parametrize("name", SMALL)
 def test_same_bytes_twice(name: str) -> None:
     model = onnx.load(FOLDER / f"{name}.onnx")
-    assert P.dump(compiled(model)) == P.dump(compiled(model))
+    assert planfile.dump(compiled(model)) == planfile.dump(compiled(model))

@@ -12,7 +12,7 @@ from tests.tolerance import close
 from webrt.compiler.fuse import PASSES as EXTENDED
 from webrt.compiler.normalize import PASSES as BASIC
 from webrt.compiler.normalize import REQUIRED
-from webrt.plan import dump
+from webrt.planfile import dump
 
 RNG = np.random.default_rng(2)
 SHAPES = {

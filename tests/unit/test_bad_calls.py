@@ -18,7 +18,7 @@ from webrt.compiler.compile import compile_model
 from webrt.errors import InvalidModel, PlanError, WebrtError
 from webrt.host import run_model
 from webrt.ir import Graph, Node, Value
-from webrt.plan import dump
+from webrt.planfile import dump
 from webrt.target import BASE
 
 X = np.arange(6, dtype=np.float32)

@@ -15,6 +15,7 @@ from onnx import TensorProto, helper, numpy_helper
 
 from tests.flow_cases import CASES
 from webrt import plan as P
+from webrt import planfile
 from webrt.cli import feeds, main
 from webrt.cli.options import read_known
 from webrt.cli.run import describe, file_names
@@ -70,7 +71,7 @@ def test_compile_writes_plan_and_model(model: Path, capsys: pytest.CaptureFixtur
     out, err = capsys.readouterr()
     assert "a.webrt" in out and "b.onnx" in out and "2 nodes: 2 on WebGPU, 0 on the CPU" in out
     assert err == "Compiling model.onnx …\n"
-    assert [i.name for i in P.load("a.webrt").inputs] == ["x"]
+    assert [i.name for i in planfile.load("a.webrt").inputs] == ["x"]
     onnx.checker.check_model("b.onnx", full_check=True)
     assert sorted(os.listdir()) == ["a.webrt", "b.onnx", "model.onnx"]
 
@@ -96,7 +97,7 @@ def test_compile_with_target_file_and_known_input(model: Path) -> None:
     Path("t.json").write_text(json.dumps({"name": "mine", "limits": {"maxStorageBuffersPerShaderStage": 8}}))
     np.save("x.npy", np.ones((2, 4), np.float32))
     assert main(["compile", "model.onnx", "--target", "t.json", "--known", "x=x.npy"]) == 0
-    compiled = P.load("model.webrt")
+    compiled = planfile.load("model.webrt")
     assert compiled.target["name"] == "mine" and not compiled.steps
 
 
@@ -126,7 +127,7 @@ def test_compile_says_how_to_give_what_decides_kernels(
     assert "--known rate=VALUE (JSON" in capsys.readouterr().err
     for value, op in (("8", "Relu"), ("9", "Neg")):
         assert main(["compile", "model.onnx", sandbox, "--known", f"rate={value}"]) == 0
-        assert op in [p.op for p in P.load("model.webrt").placement]
+        assert op in [p.op for p in planfile.load("model.webrt").placement]
 
 
 @pytest.mark.parametrize(
@@ -233,10 +234,10 @@ def test_plan_cut_short_anywhere_is_refused(plan: Path, capsys: pytest.CaptureFi
 def test_plan_of_a_newer_version_is_refused(
     plan: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    loaded = P.load(plan)
+    loaded = planfile.load(plan)
     with monkeypatch.context() as patch:
         patch.setattr(P, "VERSION", 7)
-        P.save(loaded, "new.webrt")
+        planfile.save(loaded, "new.webrt")
     for command in ("inspect", "run"):
         assert "version 7, made by a newer webrt" in fails(capsys, command, "new.webrt")
 

@@ -14,7 +14,7 @@ from tests.textured import expected
 from tests.tuned import FIRST, SECOND, Clock, two_ways
 from webrt.cli.main import main
 from webrt.inference import InferenceSession
-from webrt.plan import load, save
+from webrt.planfile import load, save
 from webrt.runtime import tuning as U
 from webrt.runtime.session import Session
 

@@ -13,7 +13,8 @@ from tests.kernels.harness import device
 from webrt.compiler.compile import STAGES, CompileOptions, compile_model
 from webrt.errors import InputError, NotConstant, PlacementError, ShapeError
 from webrt.host import CpuProvider
-from webrt.plan import Plan, dump, load
+from webrt.plan import Plan
+from webrt.planfile import dump, load
 from webrt.runtime.session import Session
 
 

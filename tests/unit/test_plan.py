@@ -15,6 +15,7 @@ from hypothesis import strategies as st
 
 from tests.plans import TABLE, edited
 from webrt import plan as P
+from webrt import planfile, planjson
 from webrt.errors import PlanError, WebrtError
 from webrt.plan import Constant, Plan
 from webrt.validate import validate
@@ -24,12 +25,12 @@ DATA = (bytes(range(16)), b"\x01\x02\x03")
 
 @pytest.fixture(scope="module")
 def plan() -> Plan:
-    return replace(P.plan_from_json(edited([])), data=lambda i: DATA[i])
+    return replace(planjson.plan_from_json(edited([])), data=lambda i: DATA[i])
 
 
 @pytest.fixture(scope="module")
 def file(plan: Plan) -> bytes:
-    return P.dump(plan)
+    return planfile.dump(plan)
 
 
 def parts(file: bytes) -> tuple[dict[str, object], bytes]:
@@ -39,17 +40,17 @@ def parts(file: bytes) -> tuple[dict[str, object], bytes]:
 
 
 def test_bytes_and_files_are_read_as_written(plan: Plan, file: bytes, tmp_path: Path) -> None:
-    P.save(plan, tmp_path / "a.webrt")
+    planfile.save(plan, tmp_path / "a.webrt")
     assert (tmp_path / "a.webrt").read_bytes() == file
     for loaded in (
-        P.load(file),
-        P.load(memoryview(file)),
-        P.load(tmp_path / "a.webrt"),
-        P.load(str(tmp_path / "a.webrt")),
+        planfile.load(file),
+        planfile.load(memoryview(file)),
+        planfile.load(tmp_path / "a.webrt"),
+        planfile.load(str(tmp_path / "a.webrt")),
     ):
         assert loaded == plan
         assert [bytes(loaded.constant_bytes(i)) for i in range(2)] == list(DATA)
-        assert P.dump(loaded) == file
+        assert planfile.dump(loaded) == file
 
 
 def test_the_file_is_in_the_safetensors_format(file: bytes) -> None:
@@ -76,16 +77,16 @@ def test_a_file_cut_anywhere_is_refused(file: bytes, tmp_path: Path) -> None:
     path = tmp_path / "cut.webrt"
     for cut in range(len(file)):
         with pytest.raises(PlanError):
-            P.load(file[:cut])
+            planfile.load(file[:cut])
         if cut % 97 == 0 or len(file) - cut < 20:
             path.write_bytes(file[:cut])
             with pytest.raises(PlanError):
-                P.load(path)
+                planfile.load(path)
 
 
 def read_all(source: bytes | Path) -> None:
     """What a session reads of a file."""
-    loaded = P.load(source)
+    loaded = planfile.load(source)
     for i in range(len(loaded.constants)):
         loaded.constant_bytes(i)
 
@@ -106,7 +107,7 @@ def test_a_flipped_bit_anywhere_is_a_plan_error(file: bytes, tmp_path: Path) -> 
 
 @given(st.integers(0, 10**6), st.integers(1, 255))
 def test_a_changed_byte_is_a_plan_error(at: int, change: int) -> None:
-    file = bytearray(P.dump(replace(P.plan_from_json(edited([])), data=lambda i: DATA[i])))
+    file = bytearray(planfile.dump(replace(planjson.plan_from_json(edited([])), data=lambda i: DATA[i])))
     file[at % len(file)] ^= change
     with pytest.raises(PlanError):
         read_all(bytes(file))
@@ -114,27 +115,27 @@ def test_a_changed_byte_is_a_plan_error(at: int, change: int) -> None:
 
 def test_more_bytes_than_the_file_has_are_refused(file: bytes) -> None:
     with pytest.raises(PlanError, match=f"damaged: it ends at {len(file) + 1}, not {len(file)}"):
-        P.load(file + b"\0")
+        planfile.load(file + b"\0")
 
 
 def test_a_file_of_version_1_has_no_checksums_and_is_read() -> None:
     path = Path(__file__).with_name("plan_v1.webrt")
-    old = P.load(path)
+    old = planfile.load(path)
     validate(old)
-    again = P.load(P.dump(old))
+    again = planfile.load(planfile.dump(old))
     assert again == old and [bytes(again.constant_bytes(i)) for i in range(2)] == [
         bytes(old.constant_bytes(i)) for i in range(2)
     ]
     text = json.dumps({**old.to_json(), "version": 1})
-    assert P.plan_from_json(text) == old
+    assert planjson.plan_from_json(text) == old
 
 
 def test_a_newer_version_is_refused_by_name(plan: Plan, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(P, "VERSION", 9)
-    newer = P.dump(plan)
+    newer = planfile.dump(plan)
     monkeypatch.undo()
     with pytest.raises(PlanError, match="version 9, made by a newer webrt; this one reads versions 1 to 2: update"):
-        P.load(newer)
+        planfile.load(newer)
 
 
 def test_a_header_of_version_2_without_its_checksum_is_refused(file: bytes) -> None:
@@ -143,7 +144,7 @@ def test_a_header_of_version_2_without_its_checksum_is_refused(file: bytes) -> N
     assert isinstance(metadata, dict) and len(metadata.pop("crc32")) == 8
     text = json.dumps(header).encode()
     with pytest.raises(PlanError, match="its header has no checksum"):
-        P.load(struct.pack("<Q", len(text)) + text + data)
+        planfile.load(struct.pack("<Q", len(text)) + text + data)
 
 
 @pytest.mark.parametrize(
@@ -160,27 +161,27 @@ def test_a_header_of_version_2_without_its_checksum_is_refused(file: bytes) -> N
 )
 def test_what_is_no_plan_is_refused(data: bytes, message: str) -> None:
     with pytest.raises(PlanError, match=message):
-        P.load(data)
+        planfile.load(data)
 
 
 def test_a_missing_file_is_a_plan_error(tmp_path: Path) -> None:
     with pytest.raises(PlanError, match=r"missing\.webrt: No such file"):
-        P.load(tmp_path / "missing.webrt")
+        planfile.load(tmp_path / "missing.webrt")
     with pytest.raises(PlanError, match="directory"):
-        P.load(tmp_path)
+        planfile.load(tmp_path)
 
 
 @pytest.mark.skipif(not hasattr(os, "mkfifo"), reason="this system has no named pipes")
 def test_a_pipe_is_refused_and_not_waited_for(tmp_path: Path) -> None:
     os.mkfifo(tmp_path / "a.webrt")
     with pytest.raises(PlanError, match=r"a\.webrt is no plain file"):
-        P.load(tmp_path / "a.webrt")
+        planfile.load(tmp_path / "a.webrt")
 
 
 def test_a_file_that_shrinks_after_it_was_opened_is_refused(file: bytes, tmp_path: Path) -> None:
     path = tmp_path / "a.webrt"
     path.write_bytes(file)
-    loaded = P.load(path)
+    loaded = planfile.load(path)
     path.write_bytes(file[:-16])
     with pytest.raises(PlanError, match="cut short"):
         loaded.constant_bytes(1)
@@ -189,7 +190,7 @@ def test_a_file_that_shrinks_after_it_was_opened_is_refused(file: bytes, tmp_pat
 def test_a_file_that_goes_or_changes_after_it_was_opened_says_so(file: bytes, tmp_path: Path) -> None:
     path = tmp_path / "a.webrt"
     path.write_bytes(file)
-    loaded = P.load(path)
+    loaded = planfile.load(path)
     changed = bytearray(file)
     changed[len(file) - 40] ^= 1
     path.write_bytes(changed)
@@ -202,23 +203,23 @@ def test_a_file_that_goes_or_changes_after_it_was_opened_says_so(file: bytes, tm
 
 def test_a_plan_without_its_file_has_no_constants() -> None:
     with pytest.raises(PlanError, match="carries no constants"):
-        P.plan_from_json(edited([])).constant_bytes(0)
+        planjson.plan_from_json(edited([])).constant_bytes(0)
 
 
 def test_nothing_half_written_stays(plan: Plan, tmp_path: Path) -> None:
     path = tmp_path / "a.webrt"
-    P.save(plan, path)
+    planfile.save(plan, path)
     before = path.read_bytes()
 
     def broken(index: int) -> bytes:
         raise WebrtError("the disk is full")
 
     with pytest.raises(WebrtError, match="disk is full"):
-        P.save(replace(plan, data=broken), path)
+        planfile.save(replace(plan, data=broken), path)
     assert path.read_bytes() == before
     assert [p.name for p in tmp_path.iterdir()] == ["a.webrt"]
     with pytest.raises(PlanError, match="cannot write"):
-        P.save(plan, tmp_path / "nowhere" / "a.webrt")
+        planfile.save(plan, tmp_path / "nowhere" / "a.webrt")
 
 
 def test_constants_are_written_in_order_at_multiples_of_16(plan: Plan) -> None:
@@ -227,10 +228,10 @@ def test_constants_are_written_in_order_at_multiples_of_16(plan: Plan) -> None:
     assert offsets == [0, 16, 16, 32, 64]
     blobs = [bytes([i]) * n for i, n in enumerate(sizes, 1)]
     constants = tuple(Constant(f"c{i}", "uint8", (n,), n, o) for i, (n, o) in enumerate(zip(sizes, offsets)))
-    written = P.dump(replace(plan, constants=constants, data=lambda i: blobs[i]))
+    written = planfile.dump(replace(plan, constants=constants, data=lambda i: blobs[i]))
     _, data = parts(written)
     assert len(data) == 80 + 5 * 4
-    loaded = P.load(written)
+    loaded = planfile.load(written)
     assert [bytes(loaded.constant_bytes(i)) for i in range(5)] == blobs
 
 
@@ -241,7 +242,7 @@ def test_the_file_is_written_piece_by_piece(plan: Plan) -> None:
         asked.append(index)
         return DATA[index]
 
-    pieces: Iterator[P.Bytes] = P.dump_chunks(replace(plan, data=data))
+    pieces: Iterator[P.Bytes] = planfile.dump_chunks(replace(plan, data=data))
     next(pieces)
     assert asked == []
     list(pieces)
@@ -251,5 +252,5 @@ def test_the_file_is_written_piece_by_piece(plan: Plan) -> None:
 def test_odd_names_survive(plan: Plan) -> None:
     name = 'a "quoted"\\ \u2028 ü \U0001f600 __metadata__'
     constants = (replace(plan.constants[0], name=name), plan.constants[1])
-    assert P.load(P.dump(replace(plan, constants=constants))).constants[0].name == name
+    assert planfile.load(planfile.dump(replace(plan, constants=constants))).constants[0].name == name
     assert TABLE["base"]["version"] == P.VERSION

@@ -18,7 +18,8 @@ from tests.tuned import FIRST, SECOND, Clock, hashes, two_ways
 from webrt.errors import InputError, PlanError
 from webrt.inference import InferenceSession
 from webrt.options import SessionOptions
-from webrt.plan import Dispatch, Plan, dump, load, save
+from webrt.plan import Dispatch, Plan
+from webrt.planfile import dump, load, save
 from webrt.runtime import tuning as U
 from webrt.runtime.session import Session
 from webrt.runtime.tuning import Table, Tuning, empty

@@ -11,13 +11,14 @@ import pytest
 
 from tests.plans import TABLE, damaged, edited
 from webrt import plan as P
+from webrt import planjson
 from webrt import validate as V
 from webrt.errors import PlanError
 from webrt.target import BASE
 
 
 def loaded(edits: list[list[Any]]) -> P.Plan:
-    return P.plan_from_json(edited(edits))
+    return planjson.plan_from_json(edited(edits))
 
 
 @pytest.mark.parametrize("case", TABLE["bad"], ids=[c["what"] for c in TABLE["bad"]])
@@ -53,7 +54,7 @@ def test_damaged_plans_are_plan_errors_or_plans() -> None:
     refused = 0
     for seed in range(3000):
         try:
-            V.validate(P.plan_from_json(damaged(Random(seed))))
+            V.validate(planjson.plan_from_json(damaged(Random(seed))))
         except PlanError:
             refused += 1
     assert 2000 < refused < 3000

@@ -11,7 +11,8 @@ import numpy as np
 from playwright.sync_api import Page
 
 from webrt import dtypes, errors
-from webrt.plan import Plan, dump
+from webrt.plan import Plan
+from webrt.planfile import dump
 from webrt.runtime import tensor as T
 
 DRIVER = "/tests/web/driver.js"

@@ -8,7 +8,7 @@ from typing import Any
 
 from tests.faults.models import CHAIN, SLOW_SIZE, SPLIT, plan_of, slow_plan
 from tests.web.driver import Player
-from webrt.plan import save
+from webrt.planfile import save
 
 # Within a page: `webrt`, files of plans by name, and shortcuts. A call's error is told as [name, message].
 PRELUDE = (

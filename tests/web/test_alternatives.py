@@ -11,7 +11,7 @@ import pytest
 from tests.textured import expected, refused_plan
 from tests.web.driver import Player
 from webrt.errors import KernelError
-from webrt.plan import dump
+from webrt.planfile import dump
 
 pytestmark = pytest.mark.xdist_group("chromium")
 

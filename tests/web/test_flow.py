@@ -17,7 +17,7 @@ from tests.web.driver import Player, pack, unpack
 from webrt.compiler.compile import compile_model
 from webrt.errors import PlacementError
 from webrt.host import CpuProvider
-from webrt.plan import dump, load
+from webrt.planfile import dump, load
 from webrt.runtime.host_steps import HostSteps
 
 pytestmark = pytest.mark.xdist_group("chromium")

@@ -15,10 +15,10 @@ import pytest
 from tests.kernels.harness import device
 from tests.web.driver import Player
 from tests.web.test_player import compiled, native, same, values
-from webrt import checksum
-from webrt import plan as P
+from webrt import checksum, planfile
 from webrt.errors import DeviceError, InputError, KernelError, PlanError, WebrtError
-from webrt.plan import Plan, dump, load
+from webrt.plan import Plan
+from webrt.planfile import dump, load
 from webrt.runtime.session import Session
 from webrt.runtime.sizes import size_text
 from webrt.validate import validate
@@ -175,7 +175,7 @@ def test_kernels_that_are_not_what_they_seem(player: Player, plan: Plan, what: s
 
 
 def test_every_error_of_a_damaged_file_is_one_of_ours(plan: Plan) -> None:
-    whole = P.dump(plan)
+    whole = planfile.dump(plan)
     for at in range(0, len(whole), 97):
         for data in (whole[:at], whole[:at] + b"\x00" * 9 + whole[at:]):
             with pytest.raises(WebrtError):

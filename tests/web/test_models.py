@@ -20,7 +20,8 @@ from tests.models.test_public import WHOLE_MODEL, WHOLLY_ON_WEBGPU, expected
 from tests.web.driver import Player
 from webrt.compiler.compile import CompileOptions, compile_model
 from webrt.errors import TargetError
-from webrt.plan import Plan, save
+from webrt.plan import Plan
+from webrt.planfile import save
 from webrt.runtime.session import Session
 from webrt.target import BASE
 

@@ -13,7 +13,7 @@ from playwright.sync_api import Browser, Page, Route
 
 from tests.fuzz.seeds import GRAPHS, text_model
 from tests.test_readme import write_model
-from webrt import plan as P
+from webrt import planfile
 from webrt.cli import chromium, site
 from webrt.compiler.compile import CompileOptions, compile_model
 from webrt.host import run_model
@@ -149,7 +149,7 @@ def test_dropped_model_is_compiled_and_run(page: Page, model: Path) -> None:
     with page.expect_download() as download:
         page.click("#save")
     assert download.value.suggested_filename == "model.webrt"
-    assert P.load(Path(download.value.path()).read_bytes()).inputs[0].name == "pixels"
+    assert planfile.load(Path(download.value.path()).read_bytes()).inputs[0].name == "pixels"
 
 
 def test_a_model_whose_inputs_decide_its_kernels_is_compiled_beside_its_device_where_the_user_says_so(
@@ -169,7 +169,7 @@ def test_a_model_whose_inputs_decide_its_kernels_is_compiled_beside_its_device_w
 
 
 def test_plan_runs_without_python(page: Page, model: Path) -> None:
-    P.save(compile_model(model), model.with_suffix(".webrt"))
+    planfile.save(compile_model(model), model.with_suffix(".webrt"))
     asked: list[str] = []
     page.on("request", lambda request: asked.append(request.url))
     page.route("**/pyodide/**", lambda route: route.abort())
@@ -184,7 +184,7 @@ def test_plan_runs_without_python(page: Page, model: Path) -> None:
 
 
 def test_plan_with_nodes_for_the_cpu_runs_with_python(page: Page, model: Path) -> None:
-    P.save(compile_model(model, CompileOptions(providers=("cpu",))), model.with_suffix(".webrt"))
+    planfile.save(compile_model(model, CompileOptions(providers=("cpu",))), model.with_suffix(".webrt"))
     page.set_input_files("#model-file", model.with_suffix(".webrt"))
     page.wait_for_selector("#feeds:not([hidden])", timeout=SLOW)
     settled(page)
@@ -210,7 +210,7 @@ def test_without_an_adapter_the_cpu_runs_it(page: Page, site_url: str, model: Pa
     settled(page)
     expect_logits(run_with_ones(page), model)
     assert "3 on the CPU" in page.inner_text("#placement-summary")
-    P.save(compile_model(model), model.with_suffix(".webrt"))
+    planfile.save(compile_model(model), model.with_suffix(".webrt"))
     drop(page, model.with_suffix(".webrt"))
     page.wait_for_selector("#problem:not([hidden])", timeout=SLOW)
     assert page.inner_text("#problem-title") == "NoAdapter" and "Open the .onnx instead" in page.inner_text("#problem")
@@ -218,7 +218,7 @@ def test_without_an_adapter_the_cpu_runs_it(page: Page, site_url: str, model: Pa
 
 @pytest.mark.parametrize("kind", ["empty.webrt", "cut.webrt", "text.webrt"])
 def test_bad_plan_is_told(page: Page, model: Path, kind: str) -> None:
-    whole = P.dump(compile_model(model))
+    whole = planfile.dump(compile_model(model))
     content = {"empty": b"", "cut": whole[: len(whole) // 2], "text": b"no plan at all, just some words"}[kind[:-6]]
     model.with_name(kind).write_bytes(content)
     drop(page, model.with_name(kind))
@@ -238,7 +238,7 @@ def pool(tmp_path: Path) -> Path:
     y = helper.make_tensor_value_info(node.output[0], TensorProto.FLOAT, [1, 1, None, None])
     graph = helper.make_graph([node], "pool", [x], [y])
     model = helper.make_model(graph, opset_imports=[helper.make_opsetid("", 20)], ir_version=9)
-    P.save(compile_model(model), tmp_path / "pool.webrt")
+    planfile.save(compile_model(model), tmp_path / "pool.webrt")
     return tmp_path / "pool.webrt"
 
 
@@ -339,13 +339,15 @@ def losable(page: Page) -> None:
 def test_a_lost_device_is_replaced_and_the_page_says_so(page: Page, model: Path, tmp_path: Path, python: bool) -> None:
     losable(page)
     plan = tmp_path / "model.webrt"
-    P.save(compile_model(model), plan)
+    planfile.save(compile_model(model), plan)
     if python:
         made = helper.make_node("Unique", ["a"], ["u"])
         nodes = [helper.make_node("Abs", ["pixels"], ["a"]), made, helper.make_node("Neg", ["u"], ["logits"])]
         ends = [helper.make_tensor_value_info(n, TensorProto.FLOAT, d) for n, d in (("pixels", [4]), ("logits", ["n"]))]
         graph = helper.make_graph(nodes, "g", ends[:1], ends[1:])
-        P.save(compile_model(helper.make_model(graph, opset_imports=[helper.make_opsetid("", 17)], ir_version=9)), plan)
+        planfile.save(
+            compile_model(helper.make_model(graph, opset_imports=[helper.make_opsetid("", 17)], ir_version=9)), plan
+        )
     drop(page, plan)
     page.wait_for_selector("#feeds:not([hidden])", timeout=SLOW)
     settled(page)

@@ -18,7 +18,9 @@ from tests.textured import expected, textured_plan
 from tests.web.driver import Player
 from webrt.compiler.compile import compile_model
 from webrt.errors import InputError, PlanError, ShapeError
-from webrt.plan import Plan, plan_from_json, save
+from webrt.plan import Plan
+from webrt.planfile import save
+from webrt.planjson import plan_from_json
 from webrt.runtime.session import Session
 from webrt.validate import validate
 

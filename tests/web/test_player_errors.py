@@ -13,12 +13,12 @@ import numpy as np
 import pytest
 from playwright.sync_api import BrowserContext
 
-import webrt.plan
 from tests.kernels.harness import device, node_model
 from tests.kernels.test_bad_shapes import SAID
 from tests.web.driver import Player, pack, unpack
 from tests.web.test_player import compiled, values
 from webrt import lowering
+from webrt import plan as plan_module
 from webrt.compiler.compile import compile_model
 from webrt.errors import (
     DeviceLost,
@@ -33,7 +33,8 @@ from webrt.errors import (
     WebrtError,
 )
 from webrt.host import CpuProvider
-from webrt.plan import Kernel, Plan, ValueInfo, dump, load
+from webrt.plan import Kernel, Plan, ValueInfo
+from webrt.planfile import dump, load
 from webrt.runtime.host_steps import HostSteps
 from webrt.runtime.session import Session
 
@@ -103,7 +104,7 @@ def test_other_files_are_refused(player: Player, plan: Plan, base_url: str, monk
     with pytest.raises(PlanError, match="no webrt plan"):
         player.load((4).to_bytes(8, "little") + b"\xff\xfe\x00\x01")
     with monkeypatch.context() as patch, pytest.raises(PlanError, match="version 9, made by a newer webrt; this one"):
-        patch.setattr(webrt.plan, "VERSION", 9)
+        patch.setattr(plan_module, "VERSION", 9)
         player.load(plan)
     with pytest.raises(PlanError, match="HTTP 404"):
         player.load(f"{base_url}missing.webrt")

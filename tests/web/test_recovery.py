@@ -10,7 +10,7 @@ import pytest
 from tests.faults.models import CHAIN, plan_of
 from tests.web.driver import Player
 from tests.web.faults import refused, run, write_plans
-from webrt.plan import save
+from webrt.planfile import save
 
 pytestmark = pytest.mark.xdist_group("chromium")
 

@@ -22,7 +22,7 @@ from playwright.sync_api import BrowserContext, Error, Frame, Page, Worker
 from tests.fuzz.plans import bases, packed
 from tests.fuzz.seeds import GRAPHS, text_model
 from webrt.compiler.compile import compile_model
-from webrt.plan import dump
+from webrt.planfile import dump
 
 pytestmark = pytest.mark.xdist_group("chromium")
 

@@ -10,7 +10,7 @@ import pytest
 from tests.faults.models import CHAIN, SPLIT, plan_of
 from tests.faults.test_soak import CACHE, sizes
 from tests.web.driver import Player
-from webrt.plan import save
+from webrt.planfile import save
 
 pytestmark = pytest.mark.xdist_group("chromium")
 

@@ -14,7 +14,7 @@ from playwright.sync_api import Browser, Page
 from tests.test_readme import README, blocks
 from webrt.cli import chromium, site
 from webrt.compiler.compile import compile_model
-from webrt.plan import save
+from webrt.planfile import save
 
 pytestmark = [pytest.mark.xdist_group("chromium"), pytest.mark.timeout(600)]
 

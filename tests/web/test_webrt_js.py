@@ -10,7 +10,7 @@ import pytest
 
 from tests.web.driver import Player
 from tests.web.test_player import compiled
-from webrt.plan import save
+from webrt.planfile import save
 from webrt.resources import web_dir
 
 pytestmark = pytest.mark.xdist_group("chromium")

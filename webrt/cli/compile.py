@@ -14,7 +14,9 @@ from typing import Any, TypeAlias
 from webrt.cli import options, precision
 from webrt.cli.progress import Bars
 from webrt.errors import WebrtError, counted
-from webrt.plan import PlacedNode, atomic_file, save
+from webrt.files import atomic_file
+from webrt.plan import PlacedNode
+from webrt.planfile import save
 
 EXAMPLES = """examples:
   webrt compile model.onnx                             writes ./model.webrt

@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from webrt.errors import InputError, NotConstant, WebrtError
-from webrt.resources import plain_file
+from webrt.files import plain_file
 from webrt.target import PRESETS, Target
 
 if TYPE_CHECKING:
@@ -192,10 +192,10 @@ def is_plan(path: Path) -> bool:
 
 def load_plan(path: Path) -> Plan:
     """A plan from its file, checked. Raises PlanError, naming the file."""
-    from webrt import plan, validate
+    from webrt import planfile, validate
 
     with naming(path):
-        loaded = plan.load(path)
+        loaded = planfile.load(path)
         validate.validate(loaded)
         return loaded
 

@@ -12,7 +12,7 @@ from webrt.cli import measuring, options
 from webrt.cli.profile_page import page
 from webrt.cli.progress import Bars
 from webrt.errors import WebrtError, counted
-from webrt.plan import atomic_file
+from webrt.files import atomic_file
 
 EXAMPLES = """examples:
   webrt profile model.onnx                             the slowest nodes, and time by kernel

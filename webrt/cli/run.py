@@ -16,8 +16,8 @@ from webrt.cli import options
 from webrt.cli.compile import summary
 from webrt.cli.progress import Bars
 from webrt.errors import InputError, ShapeError, WebrtError
+from webrt.files import atomic_file
 from webrt.options import CPU, WEBGPU
-from webrt.plan import atomic_file
 
 if TYPE_CHECKING:
     from webrt.inference import InferenceSession

@@ -55,11 +55,11 @@ def run(args: argparse.Namespace) -> int:
     carrier = options.load_plan(args.into) if args.into else None
     made, tuning = _tune(args, output)
     if carrier is not None:
-        from webrt import plan
+        from webrt import planfile
 
         others = tuple(t for t in carrier.tuning if t.get("adapter") != tuning.table.adapter)
         with options.writing(str(args.into)):
-            plan.save(replace(carrier, tuning=(*others, tuning.table.to_json())), args.into)
+            planfile.save(replace(carrier, tuning=(*others, tuning.table.to_json())), args.into)
         made["wrote"].append(str(args.into))
     print(json.dumps(made, indent=1) if args.json else "\n".join(_lines(made)))
     return 0

@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import Protocol
 
 from webrt.errors import ExternalDataError, InvalidModel
-from webrt.resources import plain_file
+from webrt.files import plain_file
 
 
 class Reader(Protocol):

@@ -16,8 +16,9 @@ from webrt.compiler import export
 from webrt.compiler.lines import Lines
 from webrt.compiler.options import PassRecord
 from webrt.errors import PlanError
+from webrt.files import atomic_file
 from webrt.ir import Graph
-from webrt.plan import Plan, atomic_file
+from webrt.plan import Plan
 
 VARIABLE = "WEBRT_DUMP"
 

@@ -14,8 +14,8 @@ from webrt import dtypes as T
 from webrt.compiler.partition import Placed
 from webrt.dims import Dim
 from webrt.errors import InputError, ModelError
+from webrt.files import atomic_file
 from webrt.ir import Graph, Value
-from webrt.plan import atomic_file
 
 MAX_PROTOBUF = 2**31 - 1
 EXTENDED = "webrt.extended"

@@ -6,7 +6,7 @@ import json
 from collections.abc import Callable, Mapping
 from dataclasses import asdict
 
-from webrt import plan
+from webrt import planfile
 from webrt.compiler.compile import compile_model
 from webrt.compiler.options import CompileOptions
 from webrt.compiler.worker import problem
@@ -35,6 +35,6 @@ def compile_bytes(
         )  # fmt: skip
         made = compile_model(model, options)
         placement = json.dumps({"placement": [asdict(p) for p in made.placement]})
-        return plan.dump(made), models[-1] if models else b"", placement
+        return planfile.dump(made), models[-1] if models else b"", placement
     except Exception as e:
         return b"", b"", json.dumps(problem(e))

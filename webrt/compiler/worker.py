@@ -28,7 +28,7 @@ LATE_MODULES = (
     "encodings.ascii", "encodings.idna", "encodings.latin_1", "encodings.unicode_escape", "encodings.utf_16",
     "google.protobuf.text_format", "ml_dtypes", "numpy.fft", "numpy.linalg", "numpy.random", "webrt.compiler.compile",
     "webrt.compiler.control", "webrt.compiler.precision", "webrt.host.functions", "webrt.host.reference",
-    "webrt.host.graph", "webrt.plan",
+    "webrt.host.graph", "webrt.planfile",
 )  # fmt: skip
 
 
@@ -102,7 +102,7 @@ def problem(error: Exception) -> dict[str, Any]:
 
 
 def _compile(source: int, sink: int) -> None:
-    from webrt import plan
+    from webrt import planfile
     from webrt.compiler.compile import compile_model
     from webrt.compiler.options import CompileOptions, Precision
     from webrt.target import Target
@@ -123,7 +123,7 @@ def _compile(source: int, sink: int) -> None:
     if "onnx" in wants:
         frames.send(sink, "onnx", [models[-1]])
     if "plan" in wants:
-        frames.send(sink, "plan", list(plan.dump_chunks(made)))
+        frames.send(sink, "plan", list(planfile.dump_chunks(made)))
     done = {"placement": [asdict(p) for p in made.placement], "precision": made.meta.get("precision", {})}
     frames.send(sink, "done", [_json(done)])
 

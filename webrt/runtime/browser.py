@@ -17,8 +17,7 @@ from js import URL, Blob, Object
 from pyodide.code import run_js
 from pyodide.ffi import JsException, can_run_sync, create_proxy, run_sync, to_js
 
-from webrt import errors, resources
-from webrt import plan as P
+from webrt import errors, planfile, resources
 from webrt.dtypes import BY_NAME
 from webrt.errors import DeviceError, NoAdapter, WebrtError
 from webrt.plan import Bytes, Plan, ValueInfo
@@ -123,7 +122,7 @@ class BrowserSession:
         call = self._proxies[0] if plan.host_steps else None
         report = self._proxies[1] if progress else None
         known = json.dumps({"table": tuning.table.to_json(), "budget": tuning.seconds}) if tuning else ""
-        self._loading = device.player.load(to_js(memoryview(P.dump(plan))), device.opened, call, report, known)
+        self._loading = device.player.load(to_js(memoryview(planfile.dump(plan))), device.opened, call, report, known)
         self._loaded: Any = None
         if can_run_sync():
             run_sync(self.ready())

@@ -16,8 +16,8 @@ from pathlib import Path
 from typing import Any, NamedTuple, Protocol, TypeAlias
 
 from webrt.errors import InputError, PlanError, WebrtError
-from webrt.plan import Kernel, Plan, atomic_file
-from webrt.resources import plain_file
+from webrt.files import atomic_file, plain_file
+from webrt.plan import Kernel, Plan
 from webrt.runtime.device import Command, Device, Launch, Range
 from webrt.target import Target
 
