@@ -1,5 +1,5 @@
 /**
- * Runs a webrt plan (a .webrt file, format in webrt/plan.py) on WebGPU: ES modules, no dependencies, no build step.
+ * Runs a webrt plan (a .webrt file, format in webrt/planfile.py) on WebGPU: ES modules, no dependencies, no build step.
  *
  *   const session = await loadPlan("model.webrt");
  *   const { y } = await session.run({ x: { data: new Float32Array(6), dims: [2, 3] } });   // y = { dtype, dims, data }

@@ -11,6 +11,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from webrt import dim_programs
 from webrt import dims as D
 from webrt.dims import Dim
 from webrt.errors import PlanError, ShapeError
@@ -31,7 +32,7 @@ def test_table(case: dict[str, Any]) -> None:
 
 def test_table_is_large() -> None:
     assert len(CASES) >= 150
-    assert {op for c in CASES for op, *_ in c["program"]} == {*D._OPS, "var"}
+    assert {op for c in CASES for op, *_ in c["program"]} == {*dim_programs.OPS, "var"}
 
 
 @pytest.mark.parametrize(

@@ -1,6 +1,6 @@
 /**
- * Sizes as programs: the twins of webrt/dims.py and webrt/runtime/sizes.py, with the same texts. Both sides are tested
- * on tests/unit/dim_cases.json.
+ * Sizes as programs: the twins of webrt/dim_programs.py and webrt/runtime/sizes.py, with the same texts. Both sides are
+ * tested on tests/unit/dim_cases.json.
  */
 
 import { InputError, PlanError, ShapeError, listed } from "./common.js";
