@@ -33,7 +33,7 @@ Bytes: TypeAlias = bytes | bytearray | memoryview
 class Kernel:
     """WGSL text without `enable` lines; `requires` is what it needs beyond the target (target.REQUIREMENTS).
 
-    Its declarations say how it reads each binding: as a buffer or as a texture (validate.kernel_layout)."""
+    Its declarations say how it reads each binding: as a buffer or as a texture (kernel_layout.py)."""
 
     name: str
     wgsl: str

@@ -11,11 +11,11 @@ import pytest
 from tests.kernels.harness import check_node, device, node_model
 from webrt.dtypes import BY_NAME
 from webrt.host import run_model
+from webrt.kernel_layout import kernel_layout
 from webrt.ops import nbits_tile
 from webrt.ops.product_variants import Form, subgroups
 from webrt.plan import Dispatch, Plan
 from webrt.runtime.tensor import numpy_dtype
-from webrt.validate import kernel_layout
 
 Array = np.ndarray[Any, Any]
 RNG = np.random.default_rng(29)

@@ -11,11 +11,11 @@ from onnx import parser
 
 from tests.kernels.harness import Array, device
 from webrt.compiler.compile import CompileOptions, compile_model
+from webrt.kernel_layout import kernel_layout
 from webrt.ops import product_variants as V
 from webrt.plan import Dispatch, Plan
 from webrt.runtime.session import Session
 from webrt.target import BASE, Target
-from webrt.validate import kernel_layout
 
 WIDE = [f for f in V.FORMS if f.rows > 1]
 """A form of one row computes no more of several."""

@@ -9,9 +9,10 @@ from hypothesis import strategies as st
 
 from tests.kernels.harness import device
 from tests.textured import expected, textured_plan
-from webrt import validate, wgsl
+from webrt import wgsl
 from webrt.dtypes import F32, I64
 from webrt.errors import KernelError, TargetError
+from webrt.kernel_layout import kernel_layout
 from webrt.runtime.device import Fill
 from webrt.runtime.session import Session
 from webrt.runtime.textures import Content, Schedule, TextureId, Touch, schedule
@@ -168,8 +169,8 @@ def test_what_a_target_meets() -> None:
 
 def test_layouts_are_read_from_the_text() -> None:
     kernels = textured_plan("storage", "uint8").kernels
-    assert [validate.kernel_layout(k.wgsl).access for k in kernels[:4]] == ["Uw", "FFw", "rrw", "rw"]
-    assert validate.kernel_layout(textured_plan("sampled", "uint8").kernels[0].wgsl).textures() == [(0, True)]
+    assert [kernel_layout(k.wgsl).access for k in kernels[:4]] == ["Uw", "FFw", "rrw", "rw"]
+    assert kernel_layout(textured_plan("sampled", "uint8").kernels[0].wgsl).textures() == [(0, True)]
 
 
 @pytest.mark.parametrize(

@@ -11,9 +11,10 @@ import pytest
 
 from tests.plans import TABLE, damaged, edited
 from webrt import plan as P
-from webrt import planjson
+from webrt import planjson, rules, validate_dispatch
 from webrt import validate as V
 from webrt.errors import PlanError
+from webrt.kernel_layout import KernelLayout, kernel_layout
 from webrt.target import BASE
 
 
@@ -35,7 +36,8 @@ def test_good_plans_are_accepted(case: dict[str, Any]) -> None:
 
 def test_every_rule_has_a_bad_plan() -> None:
     """Each text of validate.py's rules occurs in what the table's plans raise (texts with placeholders aside)."""
-    calls = re.findall(r"_need\((.*)\)$", Path(V.__file__).read_text(encoding="utf-8"), re.M)
+    text = "".join(Path(m.__file__).read_text(encoding="utf-8") for m in (V, validate_dispatch, rules))
+    calls = re.findall(r"\bneed\((.*)\)$", text, re.M)
     texts = {quoted[-1] for c in calls if (quoted := re.findall(r'(?<!f)"([^"]*)"', c)) and c.endswith('"')}
     messages = " ".join(_message(c) for c in TABLE["bad"])
     assert len(texts) > 30
@@ -76,5 +78,5 @@ def test_values_that_json_cannot_write_are_refused() -> None:
 
 
 def test_layout_is_read_from_the_text() -> None:
-    assert V.kernel_layout(TABLE["base"]["kernels"][0]["wgsl"]) == V.KernelLayout(2, "rw")
-    assert V.kernel_layout("@compute @workgroup_size(1) fn main() {}") == V.KernelLayout(0, "")
+    assert kernel_layout(TABLE["base"]["kernels"][0]["wgsl"]) == KernelLayout(2, "rw")
+    assert kernel_layout("@compute @workgroup_size(1) fn main() {}") == KernelLayout(0, "")

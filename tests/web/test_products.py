@@ -9,8 +9,8 @@ from onnx import parser
 from tests.kernels.harness import node_model
 from tests.web.driver import Player
 from webrt.compiler.compile import compile_model
+from webrt.kernel_layout import kernel_layout
 from webrt.plan import Plan
-from webrt.validate import kernel_layout
 
 pytestmark = pytest.mark.xdist_group("chromium")
 

@@ -3,7 +3,7 @@
 import { KernelError } from "./common.js";
 import { openDevice } from "./device.js";
 
-// By the letters of webrt/validate.py's KernelLayout.
+// By the letters of webrt/kernel_layout.py.
 const ENTRIES = {
   r: { buffer: { type: "read-only-storage" } },
   w: { buffer: { type: "storage" } },

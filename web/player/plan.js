@@ -224,7 +224,7 @@ function checkKernel(kernel, where) {
   kernel.layout = kernelLayout(kernel.wgsl);
 }
 
-/** What a kernel's text declares: the twin of webrt/validate.py's KernelLayout. */
+/** What a kernel's text declares: the twin of webrt/kernel_layout.py. */
 function kernelLayout(wgsl) {
   const found = [...wgsl.matchAll(BINDING)];
   need(found.every((m, i) => m[1] === String(i + 1)), "kernel", "its storage bindings are not numbered from 1");

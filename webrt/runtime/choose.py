@@ -6,11 +6,11 @@ from collections.abc import Callable, Mapping, Sequence
 
 from webrt.dims import resolve
 from webrt.errors import TargetError
+from webrt.kernel_layout import KernelLayout, kernel_layout
 from webrt.plan import TEXTURE_WIDTH, Dispatch, Plan
 from webrt.runtime.textures import Content
 from webrt.runtime.tuning import Key, Table, bucket_of
 from webrt.target import Target
-from webrt.validate import KernelLayout, kernel_layout
 
 
 class Choices:

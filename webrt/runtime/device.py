@@ -81,7 +81,7 @@ Resource: TypeAlias = Range | Texture
 
 class Layout(NamedTuple):
     """What a kernel's bind group holds: a uniform block at binding 0 if `params`, then storage buffers and textures, by
-    the letters of validate.KernelLayout."""
+    the letters of kernel_layout.KernelLayout."""
 
     params: bool
     access: tuple[str, ...]

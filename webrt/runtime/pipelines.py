@@ -24,7 +24,7 @@ _ENTRIES: dict[str, dict[str, Any]] = {
     "F": {"storage_texture": {"access": "read-only", "format": "rgba32float"}},
     "U": {"storage_texture": {"access": "read-only", "format": "rgba32uint"}},
 }
-"""By the letters of validate.KernelLayout."""
+"""By the letters of kernel_layout.KernelLayout."""
 
 MOST_KEPT = 1024
 """Pipelines that are remembered, the latest asked for; sessions hold theirs for as long as they live."""
