@@ -91,15 +91,16 @@ def test_weights_that_are_fed() -> None:
 
 
 @pytest.mark.parametrize(
-    "form", [None, *nbits_tile.FORMS], ids=lambda f: f"{f.rows}-{f.lanes}-{f.loader}" if f else "any"
+    "form", [None, *nbits_tile.FORMS, *nbits_tile.TALL], ids=lambda f: f"{f.rows}-{f.lanes}-{f.loader}" if f else "any"
 )
 @pytest.mark.parametrize("bits", [4, 8])
 def test_every_form(form: Form | None, bits: int, monkeypatch: pytest.MonkeyPatch) -> None:
     """With this adapter's subgroups, for however few rows; and the kernel that needs nothing of a device."""
     if form is not None:
         needs = subgroups(device().target.subgroup_sizes[0], {}) if form.lanes else {}
-        form = replace(form, requires=needs, most=0)
+        form = replace(form, requires=needs, least=0, most=0)
     monkeypatch.setattr(nbits_tile, "FORMS", () if form is None else (form,))
+    monkeypatch.setattr(nbits_tile, "TALL", ())
     for lead, n, k, more in (
         ((9,), 76, 96, {"block": 16, "zeros": "packed", "bias": True}),
         ((2, 3), 8, 64, {"block": 64, "zeros": "float"}),

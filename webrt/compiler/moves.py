@@ -12,14 +12,16 @@ from webrt.errors import UnsupportedOp, UnsupportedType
 from webrt.ir import Value
 from webrt.lowering import Builder
 from webrt.ops.outline import Outline, launch_outlines, needed, of_formula, of_node, stored
+from webrt.schemas import MS_DOMAIN
 
+_LOOKUP = f"{MS_DOMAIN}:GatherBlockQuantized"
 MOVES = frozenset(
     {"Transpose", "Slice", "Split", "Expand", "Tile", "Concat", "Pad", "Gather", "GatherND", "GatherElements",
-     "DepthToSpace", "SpaceToDepth", "Range", "Reshape", "Flatten", "Squeeze", "Unsqueeze", "Identity"}
+     "DepthToSpace", "SpaceToDepth", "Range", "Reshape", "Flatten", "Squeeze", "Unsqueeze", "Identity", _LOOKUP}
 )  # fmt: skip
-"""Operators of ONNX's own domain whose results cost no arithmetic worth storing."""
+"""Operators whose results cost no arithmetic worth storing."""
 
-INJECTIVE = MOVES - {"Expand", "Tile", "Gather", "GatherND", "GatherElements", "Range"}
+INJECTIVE = MOVES - {"Expand", "Tile", "Gather", "GatherND", "GatherElements", "Range", _LOOKUP}
 """Those that load no element twice."""
 
 TYPES = frozenset({T.F32, T.F16, T.I32, T.U32, T.I64, T.U64, T.BOOL, T.I8, T.U8, T.I16, T.U16})

@@ -10,7 +10,20 @@ import onnx
 
 from webrt import dtypes as T
 from webrt import host, lowering
-from webrt.compiler import bodies, control, fold_work, hoist, packing, projections, scans, splice, tidy, unroll, weights
+from webrt.compiler import (
+    bodies,
+    control,
+    fold_work,
+    hoist,
+    packed,
+    packing,
+    projections,
+    scans,
+    splice,
+    tidy,
+    unroll,
+    weights,
+)
 from webrt.compiler.dump import Trace
 from webrt.compiler.infer import guarded, infer
 from webrt.compiler.splice import opsets_of
@@ -108,6 +121,7 @@ PASSES: tuple[tuple[str, Pass], ...] = (
     ("inline_known_branches", control.inline_known_branches),
     ("unroll_loops", unroll.unroll_loops),
     ("straighten_scans", scans.straighten_scans),
+    ("keep_packed", packed.keep_packed),
     ("fold_constants", fold_constants),
     ("remove_identities", tidy.remove_identities),
     ("shorten_chains", tidy.shorten_chains),
@@ -124,7 +138,7 @@ PASSES: tuple[tuple[str, Pass], ...] = (
 """The basic passes, in order."""
 
 FOR_DEVICES = frozenset(
-    {"inline_functions", "unroll_loops", "straighten_scans", "pack_projections", "join_projections"}
+    {"inline_functions", "unroll_loops", "straighten_scans", "keep_packed", "pack_projections", "join_projections"}
 )
 """Passes that run only where there is a device: the CPU provider runs operators and loops as they are."""
 

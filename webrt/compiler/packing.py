@@ -22,7 +22,7 @@ def pack_projections(graph: Graph) -> bool:
     for node in graph.nodes:
         parts = _projections(uses, node)
         if parts:
-            out.append(_joined(uses, parts))
+            out.append(joined(uses, parts))
             gone |= set(parts)
             node.inputs[:3] = [out[-1].output(), None, None]
         out.append(node)
@@ -39,18 +39,22 @@ def _projections(uses: Uses, node: Node) -> list[Node]:
     if len({id(n) for n in parts}) != 3 or any((n.domain, n.op_type) != (MS_DOMAIN, "MatMulNBits") for n in parts):
         return []
     first = parts[0]
-    alike = all(
-        n.input(0) is first.input(0)
-        and all(n.attr(a, 0) == first.attr(a, 0) for a in _ATTRIBUTES)
-        and [v is not None for v in n.inputs] == [v is not None for v in first.inputs]
-        and [v.dtype for v in n.given()] == [v.dtype for v in first.given()]
-        for n in parts
-    )
+    same = all(n.input(0) is first.input(0) and alike(n, first) for n in parts)
     constants = all(v is None or v.const is not None for n in parts for v in n.inputs[1:])
-    return parts if alike and constants and not first.has(4) and first.input(0).shape is not None else []
+    return parts if same and constants and not first.has(4) and first.input(0).shape is not None else []
 
 
-def _joined(uses: Uses, parts: Sequence[Node]) -> Node:
+def alike(a: Node, b: Node) -> bool:
+    """Whether two MatMulNBits store their weights in the same way."""
+    return (
+        all(a.attr(name, 0) == b.attr(name, 0) for name in _ATTRIBUTES)
+        and [v is not None for v in a.inputs] == [v is not None for v in b.inputs]
+        and [v.dtype for v in a.given()] == [v.dtype for v in b.given()]
+    )
+
+
+def joined(uses: Uses, parts: Sequence[Node]) -> Node:
+    """One MatMulNBits with the columns of all, which have constant weights and are alike."""
     first = parts[0]
     inputs: list[Value | None] = [first.input(0), _stacked(uses, [n.input(1) for n in parts])]
     for k in range(2, len(first.inputs)):

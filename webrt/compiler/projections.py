@@ -10,10 +10,12 @@ import onnx
 
 from webrt import dims as D
 from webrt import dtypes as T
+from webrt.compiler.packing import alike, joined
 from webrt.compiler.rewrite import Uses, number
 from webrt.compiler.seen import through
 from webrt.ir import Graph, Node, Value, constant
 from webrt.ops.view import View, element_type
+from webrt.schemas import MS_DOMAIN
 
 MAX_BYTES = 64 << 20
 """Matrices that are larger together than this stay apart."""
@@ -22,6 +24,7 @@ FOURS = 4
 
 _MOVES = frozenset({"Reshape", "Transpose", "Squeeze", "Unsqueeze", "Flatten", "Identity"})
 _BETWEEN = frozenset({"Add", "Sub", "Mul", "Div", "Where", "Cast", "IsNaN", "Identity"})
+_PACKED = f"{MS_DOMAIN}:MatMulNBits"
 _REACH = 12
 """Nodes between a product and the softmax."""
 
@@ -30,18 +33,20 @@ Array = np.ndarray[tuple[int, ...], np.dtype[np.generic]]
 
 @dataclass(frozen=True)
 class _Part:
-    """x · matrix + bias, [K, N] and [N] or nothing, made by `nodes`."""
+    """x · matrix + bias, [K, N] and [N] or nothing, made by `nodes`. `matrix` is None where the first node holds it
+    packed."""
 
     nodes: tuple[Node, ...]
     x: Value
-    matrix: Array
+    columns: int
+    matrix: Array | None
     bias: Array | None
     out: Value
 
 
 def join_projections(graph: Graph) -> bool:
-    """MatMul and Add (or Gemm) of one input with constants, read by one attention → one MatMul, one Add and a Split,
-    which the attention reads through."""
+    """MatMul (or MatMulNBits) and Add, or Gemm, of one input with constants, read by one attention → one product, one
+    Add and a Split, which the attention reads through."""
     uses = Uses(graph)
     groups: dict[tuple[Value, T.DType, Node], list[_Part]] = {}
     for node in graph.nodes:
@@ -49,20 +54,32 @@ def join_projections(graph: Graph) -> bool:
         sink = _softmax(uses, part) if part is not None else None
         if part is not None and sink is not None:
             groups.setdefault((part.x, element_type(part.out), sink), []).append(part)
-    joined = [p for p in groups.values() if len(p) > 1 and sum(q.matrix.nbytes for q in p) <= MAX_BYTES]
-    first = {parts[0].nodes[0]: _joined(uses, parts) for parts in joined}
-    gone = {n for parts in joined for p in parts for n in p.nodes}
+    found = [p for p in groups.values() if len(p) > 1 and _may_join(p)]
+    first = {parts[0].nodes[0]: _joined(uses, parts) for parts in found}
+    gone = {n for parts in found for p in parts for n in p.nodes}
     graph.nodes[:] = [m for n in graph.nodes for m in (*first.get(n, ()), *(() if n in gone else (n,)))]
-    return bool(joined)
+    return bool(found)
+
+
+def _may_join(parts: Sequence[_Part]) -> bool:
+    """Whether all hold their matrices in one way, and not too much."""
+    heads = [p.nodes[0] for p in parts]
+    if any(p.matrix is None for p in parts) and not all(n.op == _PACKED and alike(n, heads[0]) for n in heads):
+        return False
+    return sum(v.const.nbytes for n in heads for v in n.given() if v.const is not None) <= MAX_BYTES
 
 
 def _part(uses: Uses, node: Node) -> _Part | None:
     """The projection that begins with this node."""
-    if node.domain != "" or node.op not in ("MatMul", "Gemm") or node.input(1).const is None:
+    if node.op not in ("MatMul", "Gemm", _PACKED) or node.input(1).const is None:
         return None
     x, w, out = node.input(0), node.input(1), node.output()
     if x.const is not None or x.shape is None or len(uses.readers[w]) > 1 or out.dtype not in (T.F32, T.F16):
         return None
+    if node.op == _PACKED:
+        plain = all(v.const is not None for v in node.given()[1:]) and not node.has(4) and not node.has(5)
+        columns = int(node.attr("N"))
+        return _with_bias(uses, node, None, columns) if plain and not columns % FOURS and x.rank >= 2 else None
     matrix, bias = np.asarray(w.const), None
     if node.op == "Gemm":
         plain = node.attr("alpha", 1.0) == 1.0 and node.attr("beta", 1.0) == 1.0 and not node.attr("transA", 0)
@@ -72,14 +89,20 @@ def _part(uses: Uses, node: Node) -> _Part | None:
             return None
     if matrix.ndim != 2 or matrix.shape[1] % FOURS or x.rank < 2:
         return None
-    nodes = [node]
+    if bias is None:
+        return _with_bias(uses, node, matrix, matrix.shape[1])
+    return _Part((node,), x, matrix.shape[1], matrix, bias, out)
+
+
+def _with_bias(uses: Uses, node: Node, matrix: Array | None, columns: int) -> _Part:
+    """A product, with the Add of a bias if that is all who reads it."""
+    x, out = node.input(0), node.output()
     reader = _reader(uses, out)
-    if bias is None and reader is not None and reader.op == "Add" and uses.alone(out, reader):
-        bias = _bias(next((v for v in reader.given() if v is not out), None), matrix.shape[1])
+    if reader is not None and reader.op == "Add" and uses.alone(out, reader):
+        bias = _bias(next((v for v in reader.given() if v is not out), None), columns)
         if bias is not None:
-            nodes.append(reader)
-            out = reader.output()
-    return _Part(tuple(nodes), x, matrix, bias, out)
+            return _Part((node, reader), x, columns, matrix, bias, reader.output())
+    return _Part((node,), x, columns, matrix, None, out)
 
 
 def _bias(v: Value | None, columns: int) -> Array | None:
@@ -158,8 +181,7 @@ def _reader(uses: Uses, v: Value) -> Node | None:
 def _joined(uses: Uses, parts: Sequence[_Part]) -> list[Node]:
     """The nodes that make the outputs of all parts."""
     like, first = parts[0].out, parts[0].nodes[0]
-    matrix = np.concatenate([p.matrix for p in parts], axis=1)
-    shape = (*parts[0].x.known_shape[:-1], matrix.shape[1])
+    shape = (*parts[0].x.known_shape[:-1], sum(p.columns for p in parts))
     sources = tuple(s for p in parts for n in p.nodes for s in n.sources)
     opset = uses.graph.opsets.get("", first.opset)
 
@@ -176,11 +198,16 @@ def _joined(uses: Uses, parts: Sequence[_Part]) -> list[Node]:
     def fresh() -> Value:
         return Value(uses.name(), like.dtype, shape, roots=like.roots)
 
-    nodes = [made("MatMul", [parts[0].x, held(matrix)], [fresh()])]
+    matrices = [p.matrix for p in parts if p.matrix is not None]
+    if matrices:
+        nodes = [made("MatMul", [parts[0].x, held(np.concatenate(matrices, axis=1))], [fresh()])]
+    else:
+        nodes = [joined(uses, [p.nodes[0] for p in parts])]
     if any(p.bias is not None for p in parts):
-        biases = [np.zeros(p.matrix.shape[1], matrix.dtype) if p.bias is None else p.bias for p in parts]
+        given = next(p.bias.dtype for p in parts if p.bias is not None)
+        biases = [np.zeros(p.columns, given) if p.bias is None else p.bias for p in parts]
         nodes.append(made("Add", [nodes[0].output(), held(np.concatenate(biases))], [fresh()]))
-    counts = [p.matrix.shape[1] for p in parts]
+    counts = [p.columns for p in parts]
     outputs = [p.out for p in parts]
     if opset < 13:
         nodes.append(made("Split", [nodes[-1].output()], outputs, axis=len(shape) - 1))

@@ -100,4 +100,4 @@ def _scales(n: Node, columns: int, blocks: int, bits: int) -> Array:
 def _whole(scales: Array, bits: int) -> bool:
     """Whether all zero points are numbers that weights may be."""
     zeros = scales[:, 1]
-    return bool(np.isin(zeros, np.arange(1 << bits)).all())
+    return bool(((zeros == np.floor(zeros)) & (zeros >= 0) & (zeros < 1 << bits)).all())

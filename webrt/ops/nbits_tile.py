@@ -25,6 +25,11 @@ FORMS = (
     Form(4, 1, 0, "sampled", SOFTWARE),
 )
 """In order of preference; those of 4 lanes share rows in quads."""
+TALL = (
+    Form(16, 2, 4, "storage", subgroups(8, LLVMPIPE), least=24),
+    Form(8, 2, 4, "sampled", subgroups(4, SOFTWARE), least=24),
+)
+"""What goes before them with weights of 8 bits: more rows for each weight that is unpacked."""
 GROUP = 8
 """Invocations of a workgroup: few, so that all cores have some where columns are few."""
 MANTISSA, BIAS = 23, 127
@@ -40,7 +45,7 @@ def tile_variants(a: Value, m: Dim, columns: int, bits: int, whole: bool, epilog
     so many bits may be."""
     dtype = kind(a)
     fours = can_load4(dtype, a.known_shape[-1])
-    for form in FORMS:
+    for form in (*TALL, *FORMS) if bits == 8 else FORMS:
         spans = -(-columns // (4 * form.vectors * GROUP))
         yield Variant(
             "matmul_nbits_quads" if form.lanes else "matmul_nbits_tile",

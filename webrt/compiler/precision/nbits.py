@@ -8,18 +8,16 @@ from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
-import onnx
 
 from webrt import dtypes as T
 from webrt import lowering
+from webrt.compiler.packed import LEAST, is_product, replaced
 from webrt.compiler.rewrite import Uses
 from webrt.errors import InputError
-from webrt.ir import Graph, Node, Value, constant
+from webrt.ir import Graph, Node, constant
 from webrt.schemas import MS_DOMAIN
 
 Array = np.ndarray[Any, Any]
-LEAST = 4096
-"""Weights with fewer elements stay as they are: they save nothing and are often the touchy ones."""
 BLOCKS = (16, 32, 64, 128, 256)
 
 
@@ -84,34 +82,17 @@ def pack(rows: Array, bits: int, block: int) -> Blocks:
 def _product(uses: Uses, node: Node, bits: int, block: int, told: _Told) -> list[Node] | None:
     """MatMul(x, W), or Gemm(x, W, c) without factors and without transposing x, as MatMulNBits and an Add."""
     weights = _weights(node, 1)
-    if node.op not in ("MatMul", "Gemm") or weights is None or node.input(0).dtype != T.F32:
+    if weights is None or not is_product(node):
         return None
-    if node.op == "Gemm":
-        if node.attr("transA", 0) or float(node.attr("alpha", 1.0)) != 1.0 or float(node.attr("beta", 1.0)) != 1.0:
-            return None
-        weights = weights.T if node.attr("transB", 0) else weights
-    elif node.input(0).shape is None or node.input(0).rank < 2:
-        return None
+    weights = weights.T if node.op == "Gemm" and node.attr("transB", 0) else weights
     k, n = weights.shape
     blocks = pack(weights.T, bits, block)
     told.add(weights, blocks)
-    added = node.input(2) if node.op == "Gemm" and node.has(2) else None
-    out = node.output() if added is None else Value(uses.name(), T.F32, node.output().shape)
     numbers = [
         constant(uses.name(), blocks.packed, T.U8),
         constant(uses.name(), blocks.scales.reshape(-1).astype(np.float32), T.F32),
     ]
-    attributes = _attributes(K=k, N=n, bits=bits, block_size=block)
-    product = Node(
-        "MatMulNBits", MS_DOMAIN, node.name, [node.input(0), *numbers], [out], 1, attributes, sources=node.sources
-    )
-    out.producer = product
-    if added is None:
-        return [product]
-    opset = max(7, node.opset)
-    add = Node("Add", "", f"{node.name}/Add", [out, added], [node.output()], opset, sources=node.sources)
-    node.output().producer = add
-    return [product, add]
+    return replaced(uses, node, (n, k), numbers, bits, block)
 
 
 def _lookup(uses: Uses, node: Node, bits: int, block: int, told: _Told) -> list[Node] | None:
@@ -127,13 +108,7 @@ def _lookup(uses: Uses, node: Node, bits: int, block: int, told: _Told) -> list[
         constant(uses.name(), blocks.packed.reshape(len(table), -1), T.U8),
         constant(uses.name(), blocks.scales.astype(np.float32), T.F32),
     ]
-    attributes = _attributes(gather_axis=0, quantize_axis=1, block_size=block, bits=bits)
-    inputs = [numbers[0], node.input(1), numbers[1]]
-    made = Node(
-        "GatherBlockQuantized", MS_DOMAIN, node.name, list(inputs), [node.output()], 1, attributes, sources=node.sources
-    )
-    node.output().producer = made
-    return [made]
+    return replaced(uses, node, (table.shape[0], table.shape[1]), numbers, bits, block)
 
 
 def _weights(node: Node, index: int) -> Array | None:
@@ -143,7 +118,3 @@ def _weights(node: Node, index: int) -> Array | None:
         return None
     finite = value.const.size >= LEAST and bool(np.isfinite(value.const).all())
     return value.const if finite else None
-
-
-def _attributes(**values: int) -> dict[str, onnx.AttributeProto]:
-    return {k: onnx.helper.make_attribute(k, v) for k, v in values.items()}
