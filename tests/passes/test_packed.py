@@ -30,7 +30,7 @@ def scales(*shape: int) -> Array:
 
 HELD: dict[str, Array] = {
     "w": numbers(K, N), "t": numbers(N, K), "u": numbers(K, N, dtype="uint8"), "odd": numbers(K, 66),
-    "ragged": numbers(72, N), "stack": numbers(2, K, N),
+    "ragged": numbers(72, N), "last": numbers(95, N), "stack": numbers(2, K, N),
     "v": numbers(K, N), "o": numbers(K, N), "heads": np.array([0, 0, 4, 16]), "at": np.array([5]),
     "s": np.float32(0.004), "sn": scales(N), "sk": scales(K), "s66": scales(66), "blocks": scales(3, N),
     "sixes": scales(16, N), "row": scales(1, N), "column": scales(N, 1),
@@ -154,6 +154,12 @@ def test_rows_of_a_table() -> None:
     np.testing.assert_array_equal(got, oracle(made, {"i": IDS})[0])
     assert dispatches(plan) == 1
     assert constant_bytes(plan) < 0.5 * constant_bytes(compiled(made, disabled={"keep_packed"}))
+    odd = {
+        "d = DequantizeLinear(odd, s) y = Gather(d, i)": [],
+        "d = DequantizeLinear(last, s) y = Gather(d, i)": [LOOKUP],
+    }
+    for body, found in odd.items():
+        assert kept(model(body, "int64[B] i", "float[B,M] y")) == found
     along = model(LOOKUPS.replace("Gather(", "Gather<axis=1>("), "int64[B] i", f"float[{N},B] y")
     assert kept(along) == []
 

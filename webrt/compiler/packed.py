@@ -23,7 +23,7 @@ LEAST = 4096
 SMALLEST, LARGEST = 16, 256
 """Numbers of a block, that onnxruntime takes too; powers of two."""
 FOURS = 4
-"""Columns are a multiple of it, as the fast kernels need, and so is what a word holds of a column."""
+"""Columns of a product are a multiple of it, as the fast kernels need."""
 
 
 @dataclass(frozen=True)
@@ -52,7 +52,7 @@ def keep_packed(graph: Graph) -> bool:
         shared = len(readers) > 1 and kinds != {"table"}  # each kernel of a product holds the numbers in its own order
         kind = kinds.pop() if len(kinds) == 1 and not shared else ""
         stored = _stored(uses, weights) if kind else None
-        packed = _packed(stored.transposed if kind == "columns" else stored) if stored is not None else None
+        packed = None if stored is None else _packed(stored.transposed if kind == "columns" else stored, kind)
         if packed is not None:
             held[weights] = _constants(uses, packed, flat=kind != "table")
             graph.bounds.taken += sum(v.const.nbytes for v in held[weights] if v.const is not None)
@@ -169,13 +169,15 @@ def _of(numbers: Array, scales: Array, zeros: Array | int) -> Stored | None:
     return Stored(unsigned, scales, None if (points == 128).all() else points.astype(np.uint8))
 
 
-def _packed(rows: Stored) -> Stored | None:
+def _packed(rows: Stored, kind: str) -> Stored | None:
     """The same with a scale for each row and block of it; None where that takes no form that the kernels are fast at,
     or saves nothing."""
     (count, k), (_, blocks) = rows.numbers.shape, rows.scales.shape
     width = k // blocks
     block = min(LARGEST, width & -width)
-    if rows.numbers.size < LEAST or count % FOURS or block < SMALLEST or k // 2 > MAX_ITERATIONS:
+    if rows.numbers.size < LEAST or block < SMALLEST:
+        return None
+    if kind != "table" and (count % FOURS or k // 2 > MAX_ITERATIONS):
         return None
     if not np.isfinite(rows.scales).all():
         return None
