@@ -15,6 +15,7 @@ from webrt.dims import Dim
 from webrt.errors import NotConstant, UnsupportedOp
 from webrt.ir import Node, Value
 from webrt.lowering import MAX_ITERATIONS, Builder, Variant, grid, require
+from webrt.ops.conv_shared import BLOCK, shared
 from webrt.ops.depthwise_last import depthwise_last
 from webrt.ops.loaders import epilogue4, in_fours, through_textures
 from webrt.ops.unfold import unfolded, unfolds
@@ -107,11 +108,11 @@ def _constant(v: Value) -> np.ndarray[Any, Any]:
 
 
 def _block(outs: int) -> int:
-    """16 output channels in a block, or fewer where that would waste more than a tenth."""
+    """BLOCK output channels in a block, or fewer where that would waste more than a tenth."""
     if outs <= 4:
         return 4
-    wide, narrow = -(-outs // 16) * 16, -(-outs // 8) * 8
-    return 16 if wide * 10 <= narrow * 11 else 8
+    wide, narrow = -(-outs // BLOCK) * BLOCK, -(-outs // 8) * 8
+    return BLOCK if wide * 10 <= narrow * 11 else 8
 
 
 def _launch(
@@ -152,7 +153,10 @@ def _launch(
         vec={"x": 4, "w": 4, "out": 4 if whole else 1, **dict.fromkeys(fours_of_operands, 4)},
     )
     reads = {"x": x, "w": b.constant(packed(*operands, s.groups, s.block)), **epilogue.reads}
-    variants = through_textures(variant, ["x", "w", *fours_of_operands])
+    names = ["x", "w", *fours_of_operands]
+    variants = through_textures(variant, names)
+    if taps > 1 and s.block == BLOCK:
+        variants = (*shared(variant, names, D.prod((images, rows, columns)), s.groups, s.outs), *variants)
     b.launch(*variants, reads=reads, writes={"out": out}, params={**params, **epilogue.params}, name="conv_last")
 
 
@@ -245,8 +249,7 @@ def _steps(wide: int, padded: bool, stride: str) -> list[str]:
         inside = f"u32(x + {j} * i32(p.stride_1)) < p.size_1"
         lines.append(f"let x{j} = {f'select(vec4<f32>(), {load}, {inside})' if padded else load};")
     for t in range(wide):
-        lines += [f"let w{k}_{t} = fours_w(weight + {k * wide + t}u);" for k in range(4)]
-        for j in range(PIXELS):
-            terms = " + ".join(f"x{j}.{c} * w{k}_{t}" for k, c in enumerate("xyzw"))
-            lines.append(f"a{j}_{t} += {terms};")
+        columns = ", ".join(f"fours_w(weight + {k * wide + t}u)" for k in range(4))
+        lines.append(f"let w{t} = mat4x4<f32>({columns});")
+        lines += [f"a{j}_{t} += w{t} * x{j};" for j in range(PIXELS)]
     return [*lines, f"at += 1u; weight += {4 * wide}u;", "}"]
