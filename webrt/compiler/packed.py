@@ -20,6 +20,8 @@ from webrt.schemas import MS_DOMAIN
 Array = np.ndarray[Any, Any]
 LEAST = 4096
 """Weights with fewer elements stay as they are: they save nothing and are often the touchy ones."""
+LEAST_TABLE = 1 << 18
+"""Tables with fewer numbers stay, too: a kernel has few bindings for all its look-ups; a packed one takes one more."""
 SMALLEST, LARGEST = 16, 256
 """Numbers of a block, that onnxruntime takes too; powers of two."""
 FOURS = 4
@@ -175,7 +177,7 @@ def _packed(rows: Stored, kind: str) -> Stored | None:
     (count, k), (_, blocks) = rows.numbers.shape, rows.scales.shape
     width = k // blocks
     block = min(LARGEST, width & -width)
-    if rows.numbers.size < LEAST or block < SMALLEST:
+    if rows.numbers.size < (LEAST_TABLE if kind == "table" else LEAST) or block < SMALLEST:
         return None
     if kind != "table" and (count % FOURS or k // 2 > MAX_ITERATIONS):
         return None
