@@ -44,8 +44,8 @@ from webrt.polynomials import (
 __all__ = [
     "LIMIT", "MAX_PROGRAM", "Atom", "Dim", "DimRef", "DimTable", "Expr", "add", "at_least", "brief", "broadcast",
     "broadcast_pairs", "broadcastable", "ceildiv", "check_program", "element", "eq", "evaluate", "f32_bits", "floordiv",
-    "le", "lt", "maximum", "minimum", "mod", "mul", "prod", "program_of", "resolve", "scale_f32", "select", "sub",
-    "substitute", "text", "value_at", "var", "variables", "variables_of",
+    "le", "lt", "maximum", "minimum", "mod", "mul", "prod", "program_of", "resolve", "scale_f32", "select", "settled",
+    "sub", "substitute", "text", "value_at", "var", "variables", "variables_of",
 ]  # fmt: skip
 
 MAX_TEXT = 80
@@ -121,6 +121,28 @@ def _broadcast_together(dim: Dim) -> frozenset[Dim]:
     """The sizes that `dim` is the broadcast of, through the levels; none where it is something else."""
     args = _broadcast_pair(dim)
     return frozenset(args).union(*map(_broadcast_together, args))
+
+
+def settled(dim: Dim) -> Dim:
+    """`dim` as it is wherever it has a value: min(x, y) of at least 1 broadcasts with y to y or not at all."""
+    pair = _broadcast_pair(dim)
+    if not pair:
+        return dim
+    one, other = map(settled, pair)
+    if _settles(one, other):
+        return other
+    return one if _settles(other, one) else broadcast(one, other)
+
+
+def _settles(least: Dim, size: Dim) -> bool:
+    """Whether `least` is the minimum of `size` and of something that is not below 1."""
+    if isinstance(least, int) or len(least.terms) != 1:
+        return False
+    (monomial, factor), *_ = least.terms
+    if factor != 1 or len(monomial) != 1 or monomial[0].op != "min" or size not in monomial[0].args:
+        return False
+    one, other = monomial[0].args
+    return at_least(other if one == size else one, 1)
 
 
 def broadcast_pairs(dim: Dim, known: Collection[Dim]) -> list[tuple[Dim, Dim]]:

@@ -76,7 +76,8 @@ class Node:
 
     `declined`: why the operator's own shape function could not tell the outputs' sizes. `channels_last`: the images
     among its operands, [N, C, …] by the operator's text, are [N, …, C]. `caller`: the model's node
-    whose function has it in its body."""
+    whose function has it in its body. `broadcasts`: sizes of outputs as they were broadcast, where their shapes have
+    simpler ones that are the same wherever these have a value."""
 
     op_type: str
     domain: str
@@ -90,6 +91,7 @@ class Node:
     declined: ModelError | None = None
     channels_last: bool = False
     caller: Node | None = None
+    broadcasts: tuple[Dim, ...] = ()
 
     @property
     def op(self) -> str:

@@ -141,6 +141,25 @@ def test_canonical_form_keeps_the_value(tree: Tree, env: dict[str, int]) -> None
     assert D.resolve(ref, D.evaluate(table.program, env)) == expected
 
 
+@given(TREES, st.integers(-2, 4), ENVS, st.booleans())
+def test_settled_sizes_keep_the_value(tree: Tree, most: int, env: dict[str, int], turned: bool) -> None:
+    """min(most, size) with size, either way round; where the size broadcasts at all."""
+    pair = _pair("min", _literal(most), tree), tree
+    both = _pair("broadcast", *(pair[::-1] if turned else pair))
+    expected, dim = _value(both, env), _dim(both)
+    if expected is not None and dim is not None:
+        assert D.substitute(D.settled(dim), env) == expected
+
+
+def test_a_slice_of_a_table_settles_on_the_size() -> None:
+    s, k = D.var("s"), D.var("k")
+    assert D.settled(D.broadcast(D.minimum(512, s), s)) == s
+    assert D.settled(D.broadcast(D.minimum(1, s), s)) == s
+    assert D.settled(D.broadcast(s, D.minimum(k + 1, s))) == s
+    for kept in (D.broadcast(D.minimum(k, s), s), D.broadcast(D.minimum(2, s), k), s + 1):
+        assert D.settled(kept) == kept
+
+
 @given(TREES, ENVS, st.sampled_from(NAMES))
 def test_substituting_step_by_step_agrees(tree: Tree, env: dict[str, int], first: str) -> None:
     expected, dim = _value(tree, env), _dim(tree)

@@ -102,10 +102,12 @@ def _node(node: Node, graph: Graph, wanted: set[str], structural: Collection[str
     except (ShapeError, InvalidModel) as e:
         raise located(e, node) from None
     roots = _roots(node)
+    node.broadcasts = tuple(d for _, shape in infos for d in shape or () if D.settled(d) != d)
     for value, (dtype, shape) in zip(node.outputs, infos, strict=False):
         if value is None:
             continue
-        value.dtype, value.shape, value.roots = dtype, shape, roots
+        value.dtype, value.roots = dtype, roots
+        value.shape = None if shape is None else tuple(map(D.settled, shape))
         value.contents = None
     _set_contents(node)
 

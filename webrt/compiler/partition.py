@@ -182,9 +182,10 @@ def _check_sizes(node: Node, b: Builder) -> None:
     """Sizes that the inputs' elements decide are not negative; sizes that this node broadcasts do so."""
     before = {d for v in node.given() for d in v.known_shape}
     made = [(v, a, d) for v in node.outputs if v is not None for a, d in enumerate(v.known_shape) if d not in before]
-    for v, a, size in made:
+    for size in [*node.broadcasts, *(d for _, _, d in made)]:
         for one, other in D.broadcast_pairs(size, before):
             b.check(D.broadcastable(one, other), f"sizes {one} and {other} do not broadcast")
+    for v, a, size in made:
         if not D.at_least(size, 0) and any(name.startswith("in:") for name in D.variables(size)):
             b.check(D.le(0, size), f"axis {a} of the output {v.name!r} would have a negative size: {D.brief(size)}")
 
