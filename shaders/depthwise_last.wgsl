@@ -1,5 +1,5 @@
 //! bindings x w * out:w
-//! params images fours tile_rows tile_columns rows columns size_0 size_1 kernel_0 kernel_1 stride_0 stride_1 dilation_0 dilation_1 pad_0 pad_1 *
+//! params images fours tile_columns rows columns size_0 size_1 kernel_0 kernel_1 stride_0 stride_1 dilation_0 dilation_1 pad_0 pad_1 *
 //! consts ROWS COLUMNS
 //! fns tile epilogue4
 //! use index
@@ -11,6 +11,7 @@ fn main(@builtin(workgroup_id) group: vec3<u32>, @builtin(num_workgroups) groups
   var i = flat_index(group, groups, local);
   let four = i % p.fours; i /= p.fours;
   let column = i % p.tile_columns * COLUMNS; i /= p.tile_columns;
-  let row = i % p.tile_rows * ROWS; i /= p.tile_rows;
+  let tile_rows = (p.rows + ROWS - 1u) / ROWS;
+  let row = i % tile_rows * ROWS; i /= tile_rows;
   if (i < p.images) { tile(i, row, column, four); }
 }
