@@ -45,6 +45,15 @@ fn main(@builtin(global_invocation_id) id: vec3<u32>) {{
   out[id.x] = {end};
 }}
 """
+COPY = """
+@group(0) @binding(1) var<storage, read> x: array<vec4<f32>>;
+@group(0) @binding(2) var<storage, read_write> out: array<vec4<f32>>;
+@compute @workgroup_size(64)
+fn main(@builtin(global_invocation_id) id: vec3<u32>) {{ let i = id.x * {fours}u; {body} }}
+"""
+COPIED = 4 << 20
+COPY_FOURS = (1, 4)
+"""vec4s that an invocation of a copy kernel copies."""
 
 
 @dataclass(frozen=True)
@@ -154,8 +163,11 @@ def measure(device: NativeDevice, names: Sequence[str], rounds: int) -> dict[str
     """The peaks and the rates of all cases: in each round every one once."""
     prepared = {name: prepare(CASES[name], device) for name in names}
     fma, dependent = Timed(), _dependent_fma(device)
+    copies = {f"copy_{fours}_vec4_gbs": (Timed(), _copy(device, fours)) for fours in COPY_FOURS}
     for _ in range(rounds):
         fma.run(dependent)
+        for timed, copy in copies.values():
+            timed.run(copy)
         for p in prepared.values():
             p.timed.run(p.run)
             fma.run(dependent)
@@ -163,6 +175,7 @@ def measure(device: NativeDevice, names: Sequence[str], rounds: int) -> dict[str
     peak = {"fma_gflops_wall": FMA_FLOP / fma.wall / 1e9, "copy_gbs_wall": peaks.measure(device).gbs}
     if on_cpu:
         peak["fma_gflops_cpu"] = FMA_FLOP * CORES / fma.cpu / 1e9
+        peak |= {f"{name}_cpu": 2 * COPIED * CORES / timed.cpu / 1e9 for name, (timed, _) in copies.items()}
     most = peak["fma_gflops_cpu" if on_cpu else "fma_gflops_wall"]
     rates = {name: _rate(p, on_cpu, most) for name, p in prepared.items()}
     for p in prepared.values():
@@ -187,6 +200,19 @@ def _dependent_fma(device: NativeDevice) -> Callable[[], None]:
     return run
 
 
+def _copy(device: NativeDevice, fours: int) -> Callable[[], None]:
+    """Copies COPIED bytes, so many vec4s an invocation."""
+    text = COPY.format(fours=fours, body=" ".join(f"out[i + {k}u] = x[i + {k}u];" for k in range(fours)))
+    (pipeline,) = device.pipelines([(Kernel("copy", text, f"copy_{fours}"), Layout(False, ("r", "w")))])
+    ranges = [Range(device.alloc(COPIED, "copy"), 0, COPIED) for _ in range(2)]
+    launch = Launch(pipeline, device.bind(pipeline, ranges), COPIED // 16 // 64 // fours, 1, 1)
+
+    def run() -> None:
+        device.submit([launch], [ranges[1]._replace(nbytes=4)])
+
+    return run
+
+
 def _rate(p: Prepared, on_cpu: bool, peak: float) -> dict[str, Any]:
     wall, cpu = p.case.flop / p.timed.wall / 1e9, p.case.flop * CORES / p.timed.cpu / 1e9
     rate = {
@@ -197,6 +223,8 @@ def _rate(p: Prepared, on_cpu: bool, peak: float) -> dict[str, Any]:
         rate["gflops_cpu"] = cpu
     if p.case.moved:
         rate["gbs_wall"] = p.case.moved / p.timed.wall / 1e9
+        if on_cpu:
+            rate["gbs_cpu"] = p.case.moved * CORES / p.timed.cpu / 1e9
     return rate
 
 
