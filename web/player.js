@@ -165,8 +165,8 @@ export class Session {
   /**
    * Runs once. `feeds`: { name: typed array | list | { data, dims } | device tensor }. Options: `outputs` (names,
    * default all), `location` ("cpu" or "gpu", for all or by name), `signal` (an AbortSignal, which ends the run between
-   * submits and host steps: its reason is thrown), `timeout` (seconds to wait for the device at a time, which is given up
-   * after that: DeviceLost).
+   * submits, host steps and iterations: its reason is thrown), `timeout` (seconds for the run, which ends there as well:
+   * RunTerminated; and for one wait for the device, which is given up after that: DeviceLost).
    * Returns { name: { dtype, dims, data } }; with "gpu", a GpuTensor.
    */
   run(feeds, options = {}) {

@@ -9,7 +9,7 @@ WebrtError
 ├─ KernelError      WGSL was refused
 ├─ InputError       a feed is missing, extra, of the wrong type or of the wrong shape
 ├─ DeviceError      NoAdapter · DeviceLost · OutOfMemory · DeviceFreeError
-├─ RunTerminated    the caller ended a run
+├─ RunTerminated    the caller, or a time, ended a run
 └─ SandboxError     the confined worker was killed, ran out of time or memory, or was refused a call
 """
 
@@ -172,7 +172,8 @@ class DeviceFreeError(DeviceError):
 
 
 class RunTerminated(WebrtError):
-    """The caller ended the run (`RunOptions.terminate`); the session can be used again."""
+    """The caller ended the run (`RunOptions.terminate`), or its time was over (`session.run_timeout`) while the device
+    answered; the session can be used again."""
 
 
 class SandboxError(WebrtError):

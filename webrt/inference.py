@@ -101,7 +101,7 @@ class InferenceSession:
             with self._session_for(input_feed) as (session, feeds):
                 return session.run(output_names, feeds, output_location, control)
         except DeviceLost:
-            if not self._auto_recover or control.left == 0:
+            if not self._auto_recover or control.over:
                 raise
         self.recover()
         with self._session_for(input_feed) as (session, feeds):
@@ -123,7 +123,7 @@ class InferenceSession:
         try:
             return await self._arun(output_names, input_feed, output_location, control)
         except DeviceLost:
-            if not self._auto_recover or control.left == 0:
+            if not self._auto_recover or control.over:
                 raise
         await self.arecover()
         return await self._arun(output_names, input_feed, output_location, self._control(run_options))

@@ -71,7 +71,8 @@ class SessionOptions:
       session.disable_cpu_ep_fallback  a node that would run on the CPU is a PlacementError
       session.auto_recover             a run that meets a lost device gets a new one and is done once more (not where it
                                        was given up for `session.run_timeout`)
-      session.run_timeout              seconds that a run may wait for the device, which is then given up (DeviceLost)
+      session.run_timeout              seconds for a run (RunTerminated), and for one wait for the device, which is then
+                                       given up (DeviceLost)
       session.compile_timeout          seconds that compiling a model may take (ModelError)
       session.compile_memory           bytes that a model's data and what is computed of it may take while it is
                                        compiled, by predicted sizes (ModelError); by default three quarters of the

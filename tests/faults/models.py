@@ -44,6 +44,15 @@ LOOP = (
           t = Add(s, x)  m = ReduceMax<keepdims = 0>(t)  more = Less(m, far) }> }"""
 )
 
+# A loop on the device, as often as it is told.
+LONG_LOOP = (
+    HEAD
+    + """(float[8, 8] x, int64 n) => (float[8, 8] y) {
+      go = Constant<value = bool {1}>()
+      y = Loop (n, go, x) <body = b (int64 i, bool c, float[8, 8] s) => (bool c2, float[8, 8] t) {
+          c2 = Identity(c)  m = MatMul(s, s)  t = Tanh(m) }> }"""
+)
+
 _numbers = itertools.count(1)
 
 

@@ -13,6 +13,7 @@ import webrt
 from tests.faults.models import (
     CHAIN,
     HEAD,
+    LONG_LOOP,
     SLOW_FEEDS,
     SPLIT,
     before_host_nodes,
@@ -25,7 +26,8 @@ from tests.faults.models import (
     own_device,
     slow_plan,
 )
-from webrt.errors import DeviceError, DeviceLost, PlanError
+from webrt.errors import DeviceError, DeviceLost, PlanError, RunTerminated
+from webrt.runtime import queue
 
 
 def test_lost_before_the_first_run() -> None:
@@ -164,6 +166,28 @@ def test_work_that_does_not_end_is_given_up(tmp_path: Path) -> None:
             other.run(None, chain_feeds(1))
         other.recover()
         check_chain(other)
+
+
+def test_a_loop_that_goes_on_for_too_long_is_ended() -> None:
+    """A trip count that only the feeds tell; the device answers, and stays."""
+    feeds = {"x": np.full((8, 8), 0.1, np.float32), "n": np.array(3)}
+    with opened(model(LONG_LOOP), run_timeout="2") as session:
+        (expected,) = session.run(None, feeds)
+        with nothing_left(session.device):
+            for trips in (10**9, 10**18):
+                with pytest.raises(RunTerminated, match=r"did not end within its 2 s \(session\.run_timeout\)"):
+                    session.run(None, {**feeds, "n": np.array(trips)})
+        np.testing.assert_array_equal(session.run(None, feeds)[0], expected)
+
+
+def test_a_loop_waits_for_the_device_now_and_then(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(queue, "MAX_PENDING", 8)
+    with opened(model(LONG_LOOP)) as session:
+        feeds = {"x": np.full((8, 8), 0.1, np.float32), "n": np.array(40)}
+        before = session.device.counters.read
+        session.run(None, feeds)
+        # the fed count is known here: what is read back is the output, and 4 bytes at each rest
+        assert session.device.counters.read - before > 8 * 8 * 4
 
 
 @pytest.mark.parametrize("value", ["0", "-1", "soon", "inf", "nan"])

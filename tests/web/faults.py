@@ -6,7 +6,7 @@ import re
 from pathlib import Path
 from typing import Any
 
-from tests.faults.models import CHAIN, SLOW_SIZE, SPLIT, plan_of, slow_plan
+from tests.faults.models import CHAIN, LONG_LOOP, SLOW_SIZE, SPLIT, plan_of, slow_plan
 from tests.web.driver import Player
 from webrt.planfile import save
 
@@ -21,7 +21,7 @@ PRELUDE = (
   const told = (work) => Promise.resolve().then(work).then(() => "nothing was thrown", (e) => [e.name, e.message]);
   const y = async (session, options) => [...(await session.run(feeds, options)).y.data].join();
   const bytes = async (name) => (await fetch(base + name)).arrayBuffer();
-  const [chain, split, slow] = ["chain", "split", "slow"].map((name) => `${base}${name}.webrt`);
+  const [chain, split, slow, loop] = ["chain", "split", "slow", "loop"].map((name) => `${base}${name}.webrt`);
 """
 )
 
@@ -30,6 +30,7 @@ def write_plans(files: Path) -> None:
     """The plans that a page finds beside it."""
     save(plan_of(CHAIN), files / "chain.webrt")
     save(plan_of(SPLIT), files / "split.webrt")
+    save(plan_of(LONG_LOOP), files / "loop.webrt")
     slow_plan(files / "slow.webrt")
 
 

@@ -189,6 +189,26 @@ def test_work_that_does_not_end_is_given_up(player: Player, url: str) -> None:
     assert fine
 
 
+def test_a_loop_that_goes_on_for_too_long_is_ended(player: Player, url: str) -> None:
+    """A trip count that only the feeds tell; the device answers, and stays."""
+    code = """
+      const session = await loadPlan(loop);
+      const x = { data: new Float32Array(64).fill(0.1), dims: [8, 8] };
+      const times = (n, options) => session.run({ x, n: { data: new BigInt64Array([n]), dims: [] } }, options);
+      const first = [...(await times(3n)).y.data];
+      const held = session.counters.buffers;
+      const out = [];
+      for (const n of [9n, 18n]) out.push(await told(() => times(10n ** n, { timeout: 2 })));
+      out.push(first.join() === [...(await times(3n)).y.data].join(), session.counters.buffers === held);
+      session.release();
+      return out;
+    """
+    *ended, same, kept = run(player, url, code)
+    for answer in ended:
+        refused(answer, "RunTerminated", r"did not end within its 2 s \(timeout; session\.run_timeout in Python\)")
+    assert same and kept
+
+
 def test_release_gives_everything_back(player: Player, url: str) -> None:
     code = """
       const session = await loadPlan(chain);

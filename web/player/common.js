@@ -25,7 +25,7 @@ export class DeviceError extends WebrtError {}
 export class NoAdapter extends DeviceError {}
 export class DeviceLost extends DeviceError {}
 export class OutOfMemory extends DeviceError {}
-/** The caller ended a run; a run that an AbortSignal ends throws the signal's own reason. */
+/** The caller, or a time, ended a run; a run that an AbortSignal ends throws the signal's own reason. */
 export class RunTerminated extends WebrtError {}
 
 /** Element types: bits in a buffer, the JavaScript array (null: never in an array of numbers), whether devices hold them. */

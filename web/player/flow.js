@@ -44,6 +44,7 @@ export async function runLoop(around, index) {
   const exact = step.again ? null : limit;
   let done = 0;
   for (; alive && (limit === null || done < limit); done += 1) {
+    around.check();
     const now = new Map([...state, ...entries(step, inner, sequences, done, limit)]);
     if (done === 0) await inner.start(new Map([...given, ...now]));
     else await inner.goOn(now);
@@ -51,7 +52,7 @@ export async function runLoop(around, index) {
     for (const line of lines) line.put(done, exact);
     alive = !step.again || await scalarOf(inner.steps, outputs[0]);
     state = step.state.map(([, b], k) => [b, held(inner.steps, carried[k])]);
-    await around.gpu.rest(MAX_RECORDED);
+    await around.gpu.rest(MAX_RECORDED, around.timeout);
   }
   if (done === 0) {
     await inner.sizeUp(new Map([...given, ...state, ...entries(step, inner, sequences, 0, limit)]));

@@ -197,11 +197,14 @@ export class Gpu extends Checks {
     return found;
   }
 
-  /** Submits and waits where more than `most` commands are recorded, so that a page does not stand still. */
-  async rest(most) {
+  /**
+   * Submits and waits where more than `most` commands are recorded, so that a page does not stand still. After `timeout`
+   * seconds the device is given up: DeviceLost.
+   */
+  async rest(most, timeout = null) {
     if (this.#recorded.length <= most) return;
     this.submit();
-    await this.device.queue.onSubmittedWorkDone();
+    await this.#within(timeout, () => this.device.queue.onSubmittedWorkDone());
     this.alive();
   }
 
@@ -247,23 +250,33 @@ export class Gpu extends Checks {
 
   /** Waits until a buffer is mapped. What a scope caught says more than the mapping that failed for it. */
   async #map(staging, total, timeout) {
+    let failure = null;
+    try {
+      await this.#within(timeout, () => staging.handle.mapAsync(GPUMapMode.READ, 0, total));
+    } catch (e) {
+      failure = e;
+    }
+    if (!(failure instanceof DeviceLost)) await this.settle();
+    if (failure) throw failure;
+    this.alive();
+  }
+
+  /** Waits for the device, which is given up after `timeout` seconds. */
+  async #within(timeout, wait) {
     let timedOut = false;
     const late = () => {
       timedOut = true;
       this.giveUp(`it did not end its work within ${timeout} s and was given up`);
     };
     const timer = timeout === null ? null : setTimeout(late, 1000 * timeout);
-    let failure = null;
     try {
-      await staging.handle.mapAsync(GPUMapMode.READ, 0, total);
+      await wait();
+      if (timedOut) this.alive();
     } catch (e) {
-      failure = Object.assign(await this.named(e), { timedOut });
+      throw Object.assign(await this.named(e), { timedOut });
     } finally {
       clearTimeout(timer);
     }
-    if (!(failure instanceof DeviceLost)) await this.settle();
-    if (failure) throw failure;
-    this.alive();
   }
 
   #copyOut(mapped, ranges) {

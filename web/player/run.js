@@ -20,7 +20,7 @@ export class Run extends Steps {
   /** The outputs by name. */
   async go(feeds) {
     try {
-      this.signal?.throwIfAborted();
+      this.check();
       this.gpu.begin();
       await this.#take(feeds);
       await this.settle();

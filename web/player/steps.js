@@ -1,6 +1,6 @@
 /** The steps of a plan or of a sub-plan in one run. The twin of webrt/runtime/steps.py. */
 
-import { DeviceError, PlanError, ShapeError, nbytesOf } from "./common.js";
+import { DeviceError, PlanError, RunTerminated, ShapeError, nbytesOf } from "./common.js";
 import { Sizes, declared, resolve } from "./dims.js";
 import { bytesOf, ofIntegers, typed } from "./feeds.js";
 import { runBranch, runLoop } from "./flow.js";
@@ -12,10 +12,12 @@ export class Steps {
 
   /**
    * `at` is the step of the outermost plan that a sub-plan belongs to; -1 for the plan itself. `signal` may end the run
-   * between submits and host steps; `timeout` are the seconds to wait for each submit.
+   * between submits, steps, host steps and iterations, and so do `timeout` seconds, which one wait for the device may
+   * last as well; `end` is the time when these are over.
    */
-  constructor(scope, { signal = null, timeout = null, at = -1 } = {}) {
+  constructor(scope, { signal = null, timeout = null, end = null, at = -1 } = {}) {
     Object.assign(this, { scope, signal, timeout, at });
+    this.end = end ?? performance.now() + 1000 * (timeout ?? Infinity);
     this.plan = scope.plan;
     this.memory = scope.memory;
     this.session = scope.session;
@@ -32,8 +34,8 @@ export class Steps {
 
   /** The steps of a body of step `index`. */
   within(index, body) {
-    const { signal, timeout } = this;
-    return new Steps(this.scope.inner.get(index)[body], { signal, timeout, at: this.stepOf(index) });
+    const { signal, timeout, end } = this;
+    return new Steps(this.scope.inner.get(index)[body], { signal, timeout, end, at: this.stepOf(index) });
   }
 
   /** The step of the outermost plan that step `index` belongs to. */
@@ -44,7 +46,7 @@ export class Steps {
   /** All steps, in order; what need not be waited for is left recorded. */
   async run() {
     for (const [number, segment] of this.scope.resolver.segments.entries()) {
-      this.signal?.throwIfAborted();
+      this.check();
       if (segment.kind === "host") await this.#runHost(segment);
       else if (segment.kind === "read") await this.#readSizes(segment);
       else if (segment.kind === "branch") await runBranch(this, segment.steps[0]);
@@ -53,8 +55,15 @@ export class Steps {
     }
   }
 
-  read(ranges) {
+  /** Throws the signal's reason where the caller wants the run to end, RunTerminated where its time is over. */
+  check() {
     this.signal?.throwIfAborted();
+    if (performance.now() < this.end) return;
+    throw new RunTerminated(`the run did not end within its ${this.timeout} s (timeout; session.run_timeout in Python)`);
+  }
+
+  read(ranges) {
+    this.check();
     return this.gpu.read(ranges, this.timeout);
   }
 

@@ -216,7 +216,7 @@ class BrowserSession:
         try:
             with raising():
                 player = self.device.player
-                answer = await player.run(self._loaded, tensors, names, where, stopped, control.left)
+                answer = await player.run(self._loaded, tensors, names, where, stopped, control.timeout)
         except Exception:
             if self._failure is not None:
                 raise self._failure from None

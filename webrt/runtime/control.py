@@ -1,4 +1,4 @@
-"""What a caller may ask of a run besides its outputs: to end early, and not to wait for ever."""
+"""What a caller may ask of a run besides its outputs: to end early, and to end within a time."""
 
 from __future__ import annotations
 
@@ -9,19 +9,22 @@ from webrt.errors import RunTerminated
 
 
 class Control:
-    """`stop()` is asked between submits and host steps; `timeout` are the seconds that the run may wait for the device,
-    None for any number."""
+    """`check` is called between submits, steps, host steps and iterations; `stop()` is asked there. `timeout` are the
+    seconds from now on after which a check ends the run, and for which one wait for the device may last; None for any
+    number."""
 
     def __init__(self, stop: Callable[[], bool] = lambda: False, timeout: float | None = None) -> None:
-        self.stopped = stop
+        self.stopped, self.timeout = stop, timeout
         self._end = None if timeout is None else time.monotonic() + timeout
 
     def check(self) -> None:
-        """Raises RunTerminated where the caller wants the run to end."""
+        """Raises RunTerminated where the caller wants the run to end, or its time is over."""
         if self.stopped():
             raise RunTerminated("the run was ended by its caller (RunOptions.terminate)")
+        if self.over:
+            raise RunTerminated(f"the run did not end within its {self.timeout:g} s (session.run_timeout)")
 
     @property
-    def left(self) -> float | None:
-        """The seconds that are left, at least 0."""
-        return None if self._end is None else max(0.0, self._end - time.monotonic())
+    def over(self) -> bool:
+        """Whether the time is over."""
+        return self._end is not None and time.monotonic() >= self._end

@@ -67,6 +67,7 @@ class _LoopRun:
         done = 0
         exact = None if step.again else limit
         while alive and (limit is None or done < limit):
+            around.queue.control.check()
             now = {**state, **self._entries(sequences, done, limit)}
             if done == 0:
                 self.inner.start({**given, **now})
@@ -78,6 +79,7 @@ class _LoopRun:
             done += 1
             alive = not step.again or bool(scalar_of(self.inner.steps, self.inner.steps.plan.outputs[0]))
             state = {b: held_by(self.inner.steps, v) for (_, b), v in zip(step.state, self.carried)}
+            self._rest(state)
         if done == 0:
             self.inner.size_up({**given, **state, **self._entries(sequences, 0, limit)})
             self.inner.steps.sizes.settle()
@@ -85,6 +87,12 @@ class _LoopRun:
         finish(around, self.inner, names, [*state.values(), *(line.held(done) for line in self.lines)])
         for line in self.lines:
             line.settle(done)
+
+    def _rest(self, state: dict[str, Held]) -> None:
+        """Does not let the device fall far behind; the outputs of a loop without a state bound it."""
+        where = next((held.bytes for held in state.values() if held.bytes and held.bytes.nbytes), None)
+        if where is not None:
+            self.around.queue.rest(where)
 
     def _limit(self, sequences: Sequence[tuple[str, Held, bool]]) -> int | None:
         lengths = {held.shape[0] for _, held, _ in sequences if held.shape}

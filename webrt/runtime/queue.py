@@ -15,7 +15,7 @@ if TYPE_CHECKING:
     from webrt.runtime.stats import RunStats
 
 MAX_PENDING = 4096
-"""Commands that are recorded before they are submitted without need."""
+"""Commands that are recorded before they are submitted without need, and submitted before a loop waits for them."""
 
 
 class Queue:
@@ -24,6 +24,7 @@ class Queue:
     def __init__(self, device: Device, stats: RunStats, control: Control, recorder: Recorder | None = None) -> None:
         self.device, self.stats, self.control, self.recorder = device, stats, control, recorder
         self._pending: list[Command] = []
+        self._ahead = 0
 
     def add(self, commands: Iterable[Command]) -> None:
         self._pending += commands
@@ -36,7 +37,8 @@ class Queue:
             return [memoryview(bytearray()) for _ in ranges]
         self.control.check()
         commands, self._pending = self._pending, []
-        data = (self.recorder or self.device).submit(commands, ranges, timeout=self.control.left)
+        data = (self.recorder or self.device).submit(commands, ranges, timeout=self.control.timeout)
+        self._ahead = 0 if any(r.nbytes for r in ranges) else self._ahead + len(commands)
         self.stats.submits += 1
         self.stats.down += sum(r.nbytes for r in ranges)
         return data
@@ -45,6 +47,11 @@ class Queue:
         """Submits what is pending: before a buffer that it uses is written or freed."""
         if self._pending:
             self.submit(())
+
+    def rest(self, where: Range) -> None:
+        """Waits, by a read of `where`, once more than MAX_PENDING commands were submitted that nobody waited for."""
+        if self._ahead > MAX_PENDING:
+            self.submit([where._replace(nbytes=min(where.nbytes, 4))])
 
     def write(self, target: Range, data: Bytes) -> None:
         """Puts bytes into a buffer after all that is pending."""
