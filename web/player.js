@@ -15,6 +15,7 @@ import { DeviceError, DeviceLost, PlacementError, PlanError } from "./player/com
 import { shareDevice } from "./player/device.js";
 import { sizeText } from "./player/dims.js";
 import { Gpu } from "./player/gpu.js";
+import { fixedOf } from "./player/known.js";
 import { Profile, traceOf } from "./player/profile.js";
 import { nameOf } from "./player/resolve.js";
 import { Run } from "./player/run.js";
@@ -108,9 +109,9 @@ export class Session {
     this.scope = new Scope(this, this.plan);
   }
 
-  /** The inputs: [{ name, dtype, shape }], shape a list of numbers and expressions, or null. */
+  /** The inputs: [{ name, dtype, shape }], shape a list of numbers and expressions, or null; one with `fixed` may be left out. */
   get inputs() {
-    return this.plan.inputs.map((info) => this.#describe(info));
+    return this.plan.inputs.map((info) => ({ ...this.#describe(info), ...fixedOf(this.plan, info.name) }));
   }
 
   get outputs() {

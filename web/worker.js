@@ -184,7 +184,7 @@ const calls = {
   },
 
   async run({ sizes, fill, seed }) {
-    const [outputs, times, recovered] = await runTwice(current, makeFeeds(current.inputs, sizes, fill, seed));
+    const [outputs, times, recovered] = await runTwice(current, makeFeeds(current.inputs.filter((i) => !i.fixed), sizes, fill, seed));
     return result(current, outputs, [current.loadTime, ...times], recovered);
   },
 

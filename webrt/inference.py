@@ -11,6 +11,7 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
+from webrt import known
 from webrt.dims import LIMIT
 from webrt.errors import DeviceError, DeviceFreeError, DeviceLost, InputError, NoAdapter, NotConstant
 from webrt.files import atomic_file
@@ -179,6 +180,11 @@ class InferenceSession:
     def get_inputs(self) -> list[NodeArg]:
         """What has to be fed."""
         return list(self._signature.inputs)
+
+    @property
+    def fixed_inputs(self) -> frozenset[str]:
+        """Inputs whose elements were fixed when the plan was compiled: they may be left out of a run."""
+        return known.names(self._plan.meta) if self._plan is not None else frozenset()
 
     def get_outputs(self) -> list[NodeArg]:
         """What can be asked for."""

@@ -8,6 +8,7 @@ import logging
 import os
 from collections import Counter
 from collections.abc import Mapping
+from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeAlias
 
@@ -69,13 +70,14 @@ class Loader:
         return loaded
 
     def compile_known(self, known: Mapping[str, Any], assumed: Mapping[str, bool]) -> Plan:
-        """The model for known elements of inputs, for other initializers, and for sizes that are 0 or not. Raises
-        InputError for a `.webrt`."""
+        """The model for known elements of inputs, for other initializers, and for sizes that are 0 or not; the
+        plan does not compare feeds with them. Raises InputError for a `.webrt`."""
         from webrt.compiler.compile import compile_model
 
         if self._model is None:
             raise InputError("a .webrt file cannot be compiled again for other initializers; use the .onnx")
-        return compile_model(self._model, self._compile_options(known_inputs=known, assumed=assumed))
+        plan = compile_model(self._model, self._compile_options(known_inputs=known, assumed=assumed))
+        return replace(plan, meta={k: v for k, v in plan.meta.items() if k != "known"})
 
     def open(self, plan: Plan) -> AnySession:
         """A session on the device; with the CPU provider where the plan has host steps."""

@@ -110,12 +110,22 @@ def _check_extras(plan: Plan) -> None:
     for i, w in enumerate(plan.work):
         need(_is_work(plan, w), f"work {i}", "not tensors, operators and products")
     need(_depth(plan.meta) <= MAX_DEPTH, "meta", "nested deeper than allowed")
+    need(isinstance(plan.meta, Mapping), "meta", "no record")
+    _check_known(plan)
     need(len(plan.tuning) <= MAX_TUNINGS, "tuning", "more entries than allowed")
     need(_depth(plan.tuning) <= MAX_DEPTH, "tuning", "nested deeper than allowed")
     for i, t in enumerate(plan.tuning):
         need(
             isinstance(t, Mapping) and isinstance(t.get("adapter"), Mapping), f"tuning {i}", "not a table of an adapter"
         )
+
+
+def _check_known(plan: Plan) -> None:
+    known, free = plan.meta.get("known", {}), {v.name for v in plan.inputs if v.place is None and not v.elements}
+    need(isinstance(known, Mapping) and free.issuperset(known), "known inputs", "not inputs that nothing reads")
+    for name, entry in known.items():
+        texts = isinstance(entry, Mapping) and all(isinstance(entry.get(k), str) for k in ("text", "bits"))
+        need(texts, f"known input {name!r}", "no text and bits")
 
 
 def _is_line(p: PlacedNode) -> bool:

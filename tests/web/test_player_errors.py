@@ -11,6 +11,7 @@ from typing import Any, cast
 
 import numpy as np
 import pytest
+from onnx import parser
 from playwright.sync_api import BrowserContext
 
 from tests.kernels.harness import device, node_model
@@ -19,7 +20,7 @@ from tests.web.driver import Player, pack, unpack
 from tests.web.test_player import compiled, values
 from webrt import lowering
 from webrt import plan as plan_module
-from webrt.compiler.compile import compile_model
+from webrt.compiler.compile import CompileOptions, compile_model
 from webrt.errors import (
     DeviceLost,
     InputError,
@@ -110,6 +111,40 @@ def test_other_files_are_refused(player: Player, plan: Plan, base_url: str, monk
         player.load(f"{base_url}missing.webrt")
     with pytest.raises(PlanError, match="cannot be fetched"):
         player.load("http://127.0.0.1:9/nothing.webrt")
+
+
+@pytest.mark.parametrize(
+    ("kind", "known", "other", "words"),
+    [
+        ("int64", 2, 5, "to 2 when the plan was compiled; 5 was given: compile it again without --known k, or feed 2"),
+        (
+            "float[3]",
+            [0.5, 1, 2],
+            [0.5, 1, 3],
+            r"to \[0.5, 1.0, 2.0\] when the plan was compiled; another value was given",
+        ),
+        ("int32[2]", [1, 2], [2, 1], r"to \[1, 2\] when the plan was compiled; \[2, 1\] was given"),
+        ("bool", True, False, "to true when the plan was compiled; false was given"),
+        ("int64[m]", [7] * 999, [7] * 998 + [8], "when the plan was compiled; another value was given.*feed the same"),
+    ],
+)
+def test_other_values_of_a_fixed_input_are_refused(
+    player: Player, kind: str, known: Any, other: Any, words: str
+) -> None:
+    dtype = {"float": "float32"}.get(kind.split("[")[0], kind.split("[")[0])
+    text = (
+        f"g (float[n] x, {kind} k) => (float[n] y) {{ f = Cast<to=1>(k) s = ReduceSum<keepdims=0>(f) y = Mul(x, s) }}"
+    )
+    model = parser.parse_model(f'<ir_version: 8, opset_import: ["" : 17]> {text}')
+    made = compile_model(model, CompileOptions(known_inputs={"k": np.array(known, dtype)}))
+    session, x = player.load(made), values(3)
+    assert [i.get("fixed") for i in session.inputs] == [None, True]
+    with pytest.raises(InputError, match=f"^'k' was fixed {words}"):
+        session.run({"x": x, "k": np.array(other, dtype)})
+    with pytest.raises(InputError, match=f"^'k' was fixed {words}"):
+        Session(made, device()).run(None, {"x": x, "k": np.array(other, dtype)})
+    for feeds in ({"x": x, "k": np.array(known, dtype)}, {"x": x}):
+        np.testing.assert_allclose(session.run(feeds)["y"], x * np.sum(np.array(known, np.float32)), rtol=1e-6)
 
 
 def test_feeds_that_do_not_fit_name_the_expected_ones(player: Player, plan: Plan) -> None:

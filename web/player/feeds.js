@@ -2,6 +2,7 @@
 
 import { AS_BITS, DTYPES, InputError, UnsupportedType, listed, nbytesOf, product } from "./common.js";
 import { declared } from "./dims.js";
+import { isKnown } from "./known.js";
 
 const tag = (x) => Object.prototype.toString.call(x).slice(8, -1);
 const isCount = (d) => Number.isSafeInteger(d) && d >= 0;
@@ -12,7 +13,7 @@ export function checkNames(plan, feeds) {
   const expected = plan.inputs.map((i) => declared(plan, i)).join("; ") || "none";
   const quoted = (list) => list.map((n) => `'${n}'`).join(", ");
   if (typeof feeds !== "object" || feeds === null) throw new InputError(`feeds are { name: tensor }, for ${expected}`);
-  const missing = names.filter((n) => !Object.hasOwn(feeds, n));
+  const missing = names.filter((n) => !Object.hasOwn(feeds, n) && !isKnown(plan, n));
   if (missing.length) throw new InputError(`no value for ${quoted(missing)}; the inputs are ${expected}`);
   const extra = Object.keys(feeds).filter((n) => !names.includes(n));
   if (extra.length) throw new InputError(`${quoted(extra)} is no input; the inputs are ${expected}`);

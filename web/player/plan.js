@@ -194,6 +194,13 @@ function checkExtras(plan, is) {
     need(products && tensors && isTexts(w.ops), `work ${i}`, "not tensors, operators and products");
   });
   need(depth(plan.meta) <= MAX_DEPTH, "meta", "nested deeper than allowed");
+  need(isObject(plan.meta), "meta", "no record");
+  const fixed = Object.hasOwn(plan.meta, "known") ? plan.meta.known : {};
+  const free = new Set(plan.inputs.filter((v) => v.place === null && !v.elements).map((v) => v.name));
+  need(isObject(fixed) && Object.keys(fixed).every((n) => free.has(n)), "known inputs", "not inputs that nothing reads");
+  for (const [name, entry] of Object.entries(fixed)) {
+    need(isObject(entry) && isTexts([entry.text, entry.bits]), `known input '${name}'`, "no text and bits");
+  }
   need(plan.tuning.length <= MAX_TUNINGS, "tuning", "more entries than allowed");
   need(depth(plan.tuning) <= MAX_DEPTH, "tuning", "nested deeper than allowed");
   plan.tuning.forEach((t, i) => {

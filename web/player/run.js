@@ -5,6 +5,7 @@ import { declared } from "./dims.js";
 import {
   GpuTensor, bytesOf, checkNames, chooseLocations, chooseOutputs, copyOf, hostValue, isOnGpu, typed,
 } from "./feeds.js";
+import { isKnown, refuseOther } from "./known.js";
 import { Steps } from "./steps.js";
 
 export class Run extends Steps {
@@ -45,6 +46,7 @@ export class Run extends Steps {
   async #take(feeds) {
     checkNames(this.plan, feeds);
     for (const info of this.plan.inputs) {
+      if (isKnown(this.plan, info.name) && !Object.hasOwn(feeds, info.name)) continue;
       const expected = declared(this.plan, info);
       const refuse = (what) => new InputError(`input '${info.name}': ${what}; expected is ${expected}`);
       let feed = feeds[info.name];
@@ -60,6 +62,7 @@ export class Run extends Steps {
       const value = hostValue(info, feed, this.session.host !== null, refuse);
       this.host.set(info.name, value);
       this.bind(info, value, refuse);
+      refuseOther(this.plan, info, value.data);
     }
   }
 

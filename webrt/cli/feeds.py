@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from pathlib import Path
 from typing import Any, Protocol
 
@@ -32,9 +32,13 @@ class Argument(Protocol):
 
 
 def make_feeds(
-    inputs: Sequence[Argument], given: Sequence[str], dims: Mapping[str, int], seed: int
+    inputs: Sequence[Argument],
+    given: Sequence[str],
+    dims: Mapping[str, int],
+    seed: int,
+    fixed: Collection[str] = (),
 ) -> tuple[dict[str, Any], list[str]]:
-    """A value for each input, and one line about each that was made up.
+    """A value for each input but those in `fixed` that are not given, and one line about each that was made up.
 
     `given` holds texts NAME=FILE.npy, NAME=FILE.npz, NAME=JSON or FILE.npz (an array for each input by its name, or by
     `in:` and its name beside others); `dims` sizes of free dims. Raises InputError or WebrtError, naming the input, the
@@ -47,7 +51,7 @@ def make_feeds(
         feeds.update(_read(text, by_name))
     sizes, random, notes = {**_given_sizes(inputs, feeds, dims), **dims}, np.random.default_rng(seed), []
     for info in inputs:
-        if info.name not in feeds:
+        if info.name not in feeds and info.name not in fixed:
             feeds[info.name] = value = _made_up(info, sizes, random)
             notes.append(f"{info.name}: random {value.dtype}{list(value.shape)}, seed {seed}")
     return feeds, notes

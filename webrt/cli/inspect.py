@@ -54,6 +54,7 @@ def describe(plan: Plan, before: Counter[str] | None = None) -> dict[str, Any]:
         "target": plan.target.get("name", ""),
         "inputs": [_value(plan, v) for v in plan.inputs],
         "outputs": [_value(plan, v) for v in plan.outputs],
+        "known": {name: entry["text"] for name, entry in plan.meta.get("known", {}).items()},
         "overridable": plan.meta.get("overridable", []),
         "dims": sorted({d for v in plan.inputs for d in _sizes(plan, v) or () if isinstance(d, str)}),
         "operators": {"before": None if before is None else dict(before.most_common()), "after": _operators(plan)},
@@ -117,13 +118,18 @@ def _lines(report: dict[str, Any]) -> Iterable[str]:
     yield f"{report['file']}  ({', '.join(filter(None, (report['producer'], f'opset {opsets}')))})"
     for title in ("inputs", "outputs"):
         yield f"\n{title}"
-        yield from (f"  {v['name']}: {v['type']}{_shape(v['shape'])}" for v in report[title])
+        yield from (f"  {v['name']}: {v['type']}{_shape(v['shape'])}{_fixed(report, v, title)}" for v in report[title])
     if report["dims"]:
         yield f"\nfree dims\n  {', '.join(report['dims'])}"
     yield from _operator_lines(report["operators"]["before"], report["operators"]["after"])
     yield from _pass_lines(report.get("passes", []))
     yield from _placement_lines(report["placement"])
     yield from _memory_lines(report)
+
+
+def _fixed(report: dict[str, Any], value: dict[str, Any], title: str) -> str:
+    text = report["known"].get(value["name"]) if title == "inputs" else None
+    return "" if text is None else f" (fixed{f' to {text}' if text else ''})"
 
 
 def _shape(sizes: list[int | str] | None) -> str:

@@ -44,5 +44,7 @@ def opened(
     took = time.perf_counter() - start
     bars(what, 1, 1)
     with session:
-        made, notes = feeds.make_feeds(session.get_inputs(), args.input, dict(args.dim), args.random_seed)
+        made, notes = feeds.make_feeds(
+            session.get_inputs(), args.input, dict(args.dim), args.random_seed, session.fixed_inputs
+        )
         yield session, made, notes, took

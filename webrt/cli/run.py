@@ -56,7 +56,9 @@ def run(args: argparse.Namespace) -> int:
         session = open_session(args.model, args.provider, strict=args.strict, progress=report)
         loaded = time.perf_counter() - start
         bars(what, 1, 1)
-    made, notes = feeds.make_feeds(session.get_inputs(), args.input, dict(args.dim), args.random_seed)
+    made, notes = feeds.make_feeds(
+        session.get_inputs(), args.input, dict(args.dim), args.random_seed, session.fixed_inputs
+    )
     times = []
     for i in range(args.repeat):
         bars("Running", i, args.repeat)

@@ -75,7 +75,9 @@ def _tune(args: argparse.Namespace, output: str | None) -> tuple[dict[str, Any],
     with options.naming(args.model), open_session(args.model, (), strict=False) as plain:
         if isinstance(plain.device, NullDevice):
             raise NoAdapter("nothing of it runs on a WebGPU adapter here, so there is nothing to measure")
-        given, notes = feeds.make_feeds(plain.get_inputs(), args.input, dict(args.dim), args.random_seed)
+        given, notes = feeds.make_feeds(
+            plain.get_inputs(), args.input, dict(args.dim), args.random_seed, plain.fixed_inputs
+        )
         plain.run(None, given)
         with open_session(args.model, (), strict=False, webgpu=asked, progress=_progress(bars)) as tuned:
             tuned.run(None, given)

@@ -9,10 +9,12 @@ import logging
 from collections.abc import Mapping, Sequence
 from typing import Any
 
+import numpy as np
 import onnx
 
 from webrt import dims as D
 from webrt import dtypes as T
+from webrt import known
 from webrt.bounds import Bounds, told
 from webrt.compiler import (
     dump,
@@ -178,6 +180,9 @@ def _back_half(graph: Graph, placed: list[Placed], options: CompileOptions, stru
         "structural": sorted(structural),
         "live_bytes": assigned.live,
     }
+    fixed = [v for v in graph.inputs if v.name in options.known_inputs]
+    if fixed:
+        meta["known"] = {v.name: known.described(np.asarray(options.known_inputs[v.name]), str(v.dtype)) for v in fixed}
     return emit.emit(graph, placed, items, assigned, options.target, structural, meta)
 
 

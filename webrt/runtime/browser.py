@@ -206,7 +206,7 @@ class BrowserSession:
             if info.name in taken.tensors:
                 tensor = taken.tensors[info.name]
                 out.append([info.name, info.dtype, list(tensor.shape), _handle(tensor.buffer)])
-            else:
+            elif info.name in taken.host:
                 out.append(to_wire(info, taken.host[info.name]))
         return out
 

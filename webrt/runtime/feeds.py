@@ -6,6 +6,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
+from webrt import known
 from webrt.dtypes import BY_NAME
 from webrt.errors import DeviceLost, InputError, UnsupportedType
 from webrt.plan import Plan, ValueInfo
@@ -25,10 +26,13 @@ class Feeds:
 
 
 def take(plan: Plan, device: DeviceMemory, given: Mapping[str, Any], sizes: Sizes) -> Feeds:
-    """Raises InputError for a feed that is missing, extra, or of another type or shape; it names the expected ones."""
+    """Raises InputError for a feed that is missing, extra, or of another type, shape or fixed value; it names the
+    expected ones. Inputs that were fixed when the plan was compiled may be missing."""
     _check_names(plan, given)
     feeds = Feeds()
     for info in plan.inputs:
+        if info.name not in given:
+            continue
         _take_one(plan, device, info, given[info.name], sizes, feeds)
     return feeds
 
@@ -78,6 +82,7 @@ def _take_one(plan: Plan, device: DeviceMemory, info: ValueInfo, value: Any, siz
     array = T.host_value(info.name, value, info.dtype)
     feeds.host[info.name] = array
     bind_host(info, array, sizes, refuse)
+    known.refuse_other(plan.meta, info.name, info.dtype, array)
 
 
 def bind_host(info: ValueInfo, value: HostValue, sizes: Sizes, refuse: Any) -> None:
@@ -92,7 +97,7 @@ def bind_host(info: ValueInfo, value: HostValue, sizes: Sizes, refuse: Any) -> N
 def _check_names(plan: Plan, given: Mapping[str, Any]) -> None:
     names = [i.name for i in plan.inputs]
     expected = "; ".join(declared(plan, i) for i in plan.inputs) or "none"
-    missing = [n for n in names if n not in given]
+    missing = [n for n in names if n not in given and n not in known.names(plan.meta)]
     if missing:
         raise InputError(f"no value for {', '.join(map(repr, missing))}; the inputs are {expected}")
     extra = [n for n in given if n not in names]
