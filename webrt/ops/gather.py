@@ -1,4 +1,4 @@
-"""Gather, GatherElements and GatherND. An index out of range reads the nearest element; it never leaves the tensor.
+"""Gather, GatherElements and GatherND. An index out of range, below or above, reads the last element of its axis.
 
 Source: the ONNX operator texts; GatherND's batch dims as in onnx/reference/ops/op_gathernd.py.
 """
