@@ -38,13 +38,24 @@ def test_a_file_beside_the_model(model: Path, capsys: pytest.CaptureFixture[str]
     assert tune(model) == 0
     file = model.with_suffix(".tuning.json")
     out = capsys.readouterr().out
+    assert " ms before, " in out
     assert "measured   1 group of dispatches in" in out and "1 of them get another kernel than the default" in out
     assert "1000000.0    250000.0   4.00      1  a dispatch step" in out and f"wrote      {file}" in out
     assert [e.names for e in U.loads(file.read_text(encoding="utf-8")).entries.values()] == [(FIRST, SECOND)]
     assert tune(model) == 0
-    assert "measured   0 groups of dispatches in 0.0 s; 0 of them" in capsys.readouterr().out
+    again = capsys.readouterr().out
+    assert "measured   0 groups of dispatches in 0.0 s; 0 of them" in again and " ms before, " in again
     with InferenceSession(model, providers=[("WebGpuExecutionProvider", {"tuning_file": file})]) as session:
         np.testing.assert_array_equal(session.run(["y"], {"x": X})[0], expected(X)[0] + 100)
+
+
+def test_nothing_is_compared_where_no_kernel_changes(
+    model: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setattr(U, "on_device", Clock(second=2.0))
+    assert tune(model) == 0
+    out = capsys.readouterr().out
+    assert "0 of them get another kernel" in out and "as before: no kernel changed" in out and "ms before" not in out
 
 
 def test_a_plan_carries_it_beside_those_of_other_adapters(model: Path, capsys: pytest.CaptureFixture[str]) -> None:
@@ -64,7 +75,7 @@ def test_a_plan_carries_it_beside_those_of_other_adapters(model: Path, capsys: p
 @pytest.mark.parametrize(
     ("args", "message"),
     [
-        (["--into", "none.webrt"], "none.webrt"),
+        (["--into", "none.webrt"], "--into none.webrt: there is no such plan; --into names an existing one"),
         (["--dim", "m=3"], "no input has a free dim 'm'"),
     ],
 )

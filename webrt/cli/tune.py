@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 from webrt.cli import options
 from webrt.cli.progress import Bars
 from webrt.cli.run import open_session, positive
-from webrt.errors import NoAdapter, WebrtError, counted
+from webrt.errors import InputError, NoAdapter, WebrtError, counted
 
 if TYPE_CHECKING:
     from webrt.runtime.tuning import Table, Tuning
@@ -42,7 +42,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         "-o", "--output", metavar="FILE.json",
         help="where it is kept (default: MODEL.tuning.json, beside the model, unless there is --into)",
     )  # fmt: skip
-    parser.add_argument("--into", type=Path, metavar="PLAN.webrt", help="a plan that is to carry it")
+    parser.add_argument("--into", type=Path, metavar="PLAN.webrt", help="an existing plan that is to carry it")
     parser.add_argument(
         "--repeat", type=positive, default=5, metavar="N", help="compare so many runs before and after (default: 5)"
     )
@@ -52,6 +52,8 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 def run(args: argparse.Namespace) -> int:
     """Runs `webrt tune` and returns the exit code; errors are raised as WebrtError."""
     output = args.output or (None if args.into else str(args.model.with_suffix(".tuning.json")))
+    if args.into and not args.into.exists():
+        raise InputError(f"--into {args.into}: there is no such plan; --into names an existing one")
     carrier = options.load_plan(args.into) if args.into else None
     made, tuning = _tune(args, output)
     if carrier is not None:
@@ -84,23 +86,20 @@ def _tune(args: argparse.Namespace, output: str | None) -> tuple[dict[str, Any],
             tuning = tuned.tuning
             if tuning is None:
                 raise WebrtError("the session keeps no measurements")
+            others = any(entry.chosen != kernels[0] for (kernels, _), entry in tuning.table.entries.items())
             times: list[tuple[Times, Times]] = []
-            for i in range(args.repeat):
+            for i in range(args.repeat if others else 0):
                 bars("Comparing", i, args.repeat)
                 times.append((_timed(lambda: plain.run(None, given)), _timed(lambda: tuned.run(None, given))))
-            bars("Comparing", args.repeat, args.repeat)
+                bars("Comparing", i + 1, args.repeat)
             adapter = adapter_name(tuned.device)
     wrote = [str(tuning.path)] if tuning.path else []
     groups = [_row(tuning.table, *job) for job in tuning.jobs]
-    before, after = (statistics.median(t[k].wall for t in times) for k in (0, 1))
     return {
         "model": str(args.model), "adapter": adapter, "made_up": notes, "budget": args.budget,
         "budget_left": round(max(0.0, tuning.budget), 3), "known": len(tuning.table.entries),
         "groups": sorted(groups, key=lambda g: g["chosen_us"] * g["count"] - g["default_us"] * g["count"]),
-        "before_ms": 1e3 * before, "after_ms": 1e3 * after,
-        "ratio": statistics.median(a.wall / b.wall for a, b in times),
-        "cpu_ratio": statistics.median(a.cpu / b.cpu for a, b in times),
-        "wrote": wrote,
+        **(_compared(times) if times else {}), "wrote": wrote,
     }, tuning  # fmt: skip
 
 
@@ -119,6 +118,16 @@ def _timed(once: Callable[[], object]) -> Times:
     start, cpu = time.perf_counter(), time.process_time()
     once()
     return Times(time.perf_counter() - start, max(time.process_time() - cpu, 1e-9))
+
+
+def _compared(times: list[tuple[Times, Times]]) -> dict[str, float]:
+    """Runs with the default kernels, and with the chosen ones."""
+    before, after = (statistics.median(t[k].wall for t in times) for k in (0, 1))
+    return {
+        "before_ms": 1e3 * before, "after_ms": 1e3 * after,
+        "ratio": statistics.median(a.wall / b.wall for a, b in times),
+        "cpu_ratio": statistics.median(a.cpu / b.cpu for a, b in times),
+    }  # fmt: skip
 
 
 def _row(table: Table, key: Any, count: int, node: str) -> dict[str, Any]:
@@ -152,8 +161,11 @@ def _lines(made: dict[str, Any]) -> Iterable[str]:
         yield f"{numbers} {g['count']:>6}  {g['node'][:50]:<50} {g['kernels'][g['chosen']][:30]} ({g['chosen'] + 1}.)"
     if len(changed) > MOST_LINES:
         yield f"           … and {len(changed) - MOST_LINES} more (--json shows all)"
-    ratios = f"{made['ratio']:.2f} times as fast, {made['cpu_ratio']:.2f} times by CPU time"
-    yield f"\nrun        {made['before_ms']:.2f} ms before, {made['after_ms']:.2f} ms after: {ratios}"
+    if "ratio" in made:
+        ratios = f"{made['ratio']:.2f} times as fast, {made['cpu_ratio']:.2f} times by CPU time"
+        yield f"\nrun        {made['before_ms']:.2f} ms before, {made['after_ms']:.2f} ms after: {ratios}"
+    else:
+        yield "\nrun        as before: no kernel changed"
     yield from (f"wrote      {name}" for name in made["wrote"])
 
 
