@@ -233,6 +233,12 @@ def test_device_tensors_of_the_wrong_kind(device: NativeDevice) -> None:
             session.run(None, feeds, "gpu")
 
 
+def test_a_tensor_needs_a_device() -> None:
+    nowhere: Any = None
+    with pytest.raises(InputError, match=r"pass session\.device, not None"):
+        Tensor.from_numpy(np.zeros(3, np.float32), nowhere)
+
+
 def test_tensors_free_themselves(device: NativeDevice) -> None:
     before = device.counters.buffers
     tensor = Tensor.from_numpy(np.ones(5, np.float32), device)

@@ -46,7 +46,9 @@ class Tensor:
 
     @classmethod
     def empty(cls, dtype: DType, shape: Sequence[int], device: DeviceMemory) -> Tensor:
-        """A tensor of zeros."""
+        """A tensor of zeros. Raises InputError where `device` is none."""
+        if not hasattr(device, "alloc"):
+            raise InputError(f"a tensor is made on the device of a session: pass session.device, not {device!r}")
         nbytes = dtype.nbytes(math.prod(shape))
         return cls(device, device.alloc(nbytes, "tensor"), dtype, shape)
 
