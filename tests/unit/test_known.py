@@ -90,6 +90,17 @@ def test_the_command_line(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsy
     assert json.loads(capsys.readouterr().out)["known"] == {"k": "2"}
 
 
+def test_a_known_value_of_no_input(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    with pytest.raises(InputError, match="the known 'zz' is neither .*; the inputs are x, k$"):
+        compile_model(scaled(), CompileOptions(known_inputs={"zz": np.array(3)}))
+    monkeypatch.chdir(tmp_path)
+    onnx.save(scaled(), "k.onnx")
+    assert main(["compile", "k.onnx", "--known", "zz=3"]) == 1
+    assert "the inputs are x, k" in capsys.readouterr().err
+
+
 @pytest.mark.parametrize("known", [[], {"k": {}}, {"k": {"text": 2, "bits": ""}}, {"q": {"text": "", "bits": ""}}])
 def test_damaged_entries_are_a_plan_error(known: Any) -> None:
     with session(2) as s:

@@ -162,6 +162,10 @@ class _Loader:
     def graph(self) -> Graph:
         inputs = self._inputs()
         self._initializers()
+        for name in self.known:
+            if name not in self.values:
+                names = ", ".join(v.name for v in inputs) or "none"
+                raise InputError(f"the known {name!r} is neither an input nor an initializer; the inputs are {names}")
         self.overridable = [self.values[i.name] for i in self.proto.input if i.name in self._initializer_names]
         nodes = [n for n in (self._node(p) for p in self.proto.node) if n is not None]
         outputs = [self._output(o) for o in self.proto.output]
