@@ -8,7 +8,7 @@ from typing import Any, Protocol
 
 import numpy as np
 
-from webrt.cli.options import read_array, read_arrays, read_json
+from webrt.cli.options import once, read_array, read_arrays, read_json
 from webrt.errors import InputError
 
 Array = np.ndarray[Any, Any]
@@ -47,8 +47,12 @@ def make_feeds(
     by_name = {i.name: i for i in inputs}
     _refuse_other_dims(inputs, dims)
     feeds: dict[str, Any] = {}
+    texts: dict[str, str] = {}
     for text in given:
-        feeds.update(_read(text, by_name))
+        found = _read(text, by_name)
+        if len(found) == 1 and text.startswith(f"{(name := next(iter(found)))}="):
+            texts |= once("input", [*texts.items(), (name, text[len(name) + 1 :])])
+        feeds.update(found)
     sizes, random, notes = {**_given_sizes(inputs, feeds, dims), **dims}, np.random.default_rng(seed), []
     for info in inputs:
         if info.name not in feeds and info.name not in fixed:

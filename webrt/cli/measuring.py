@@ -45,6 +45,6 @@ def opened(
     bars(what, 1, 1)
     with session:
         made, notes = feeds.make_feeds(
-            session.get_inputs(), args.input, dict(args.dim), args.random_seed, session.fixed_inputs
+            session.get_inputs(), args.input, options.once("dim", args.dim), args.random_seed, session.fixed_inputs
         )
         yield session, made, notes, took

@@ -8,9 +8,9 @@ import json
 import os
 import shlex
 import zipfile
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, TypeVar
 
 from webrt.errors import InputError, NotConstant, WebrtError
 from webrt.files import plain_file
@@ -23,6 +23,7 @@ if TYPE_CHECKING:
 
 LEVELS = ("disabled", "basic", "extended", "all")
 PROVIDERS = ("webgpu", "cpu")
+T = TypeVar("T")
 
 
 def add_compile_arguments(parser: argparse.ArgumentParser) -> None:
@@ -101,6 +102,20 @@ def dim_or_bounds(text: str) -> tuple[str, int | tuple[int, int]]:
     return name, bounds
 
 
+def once(option: str, pairs: Iterable[tuple[str, T]]) -> dict[str, T]:
+    """Pairs as a dict. Raises InputError where a name has two values."""
+    found: dict[str, T] = {}
+    for name, value in pairs:
+        if found.setdefault(name, value) != value:
+            raise InputError(f"--{option} {name} is given twice: {shown(found[name])} and {shown(value)}")
+    return found
+
+
+def shown(value: object) -> str:
+    """A value as the command line has it."""
+    return f"{value[0]}..{value[1]}" if isinstance(value, tuple) else f"{value!s:.200}"
+
+
 def compile_options(args: argparse.Namespace, progress: Progress | None = None, **more: Any) -> CompileOptions:
     """What `add_compile_arguments` parsed. Raises WebrtError for a target or an array that cannot be read."""
     from webrt.compiler.options import CompileOptions
@@ -109,8 +124,9 @@ def compile_options(args: argparse.Namespace, progress: Progress | None = None, 
     report = None if progress is None else lambda stage, done, total: progress(what, done, total)
     return CompileOptions(
         level=args.level, providers=tuple(args.provider) or PROVIDERS, strict=args.strict, target=target(args.target),
-        known_inputs={name: read_known(name, text) for name, text in args.known}, free_dims=dict(args.dim),
-        denotations=dict(args.denotation), places=dict(args.place), progress=report, **more,
+        known_inputs={name: read_known(name, text) for name, text in once("known", args.known).items()},
+        free_dims=once("dim", args.dim), denotations=once("denotation", args.denotation),
+        places=once("place", args.place), progress=report, **more,
     )  # fmt: skip
 
 

@@ -57,7 +57,7 @@ def run(args: argparse.Namespace) -> int:
         loaded = time.perf_counter() - start
         bars(what, 1, 1)
     made, notes = feeds.make_feeds(
-        session.get_inputs(), args.input, dict(args.dim), args.random_seed, session.fixed_inputs
+        session.get_inputs(), args.input, options.once("dim", args.dim), args.random_seed, session.fixed_inputs
     )
     times = []
     for i in range(args.repeat):

@@ -78,7 +78,7 @@ def _tune(args: argparse.Namespace, output: str | None) -> tuple[dict[str, Any],
         if isinstance(plain.device, NullDevice):
             raise NoAdapter("nothing of it runs on a WebGPU adapter here, so there is nothing to measure")
         given, notes = feeds.make_feeds(
-            plain.get_inputs(), args.input, dict(args.dim), args.random_seed, plain.fixed_inputs
+            plain.get_inputs(), args.input, options.once("dim", args.dim), args.random_seed, plain.fixed_inputs
         )
         plain.run(None, given)
         with open_session(args.model, (), strict=False, webgpu=asked, progress=_progress(bars)) as tuned:
