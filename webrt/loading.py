@@ -55,6 +55,8 @@ class Loader:
         self._device_options: Mapping[str, Any] = {}
         self._tuning_options: Mapping[str, Any] = {}
         self.tuning: Tuning | None = None
+        for line in options.warnings():
+            self._log(logging.WARNING, line)
         self.providers = self._choose(asked)
         self.profile: list[Recorded] | None = [] if options.enable_profiling else None
         self._model: onnx.ModelProto | None = None

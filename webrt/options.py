@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import difflib
 import json
 import os
 from collections.abc import Callable, Mapping, Sequence
@@ -16,6 +17,33 @@ CPU = "CPUExecutionProvider"
 DEVICE_OPTIONS = frozenset({"power_preference", "adapter", "force_fallback", "limits"})
 """Options of the WebGPU provider that say which device it takes."""
 WEBGPU_OPTIONS = DEVICE_OPTIONS | {"tuning", "tuning_file", "tuning_budget"}
+
+ENTRIES = frozenset(
+    f"session.{key}"
+    for key in (
+        "compile_only", "plan_filepath", "optimized_model_external_initializers_file_name", "disable_cpu_ep_fallback",
+        "auto_recover", "run_timeout", "compile_timeout", "compile_memory", "node_providers",
+    )
+)  # fmt: skip
+"""The config entries that webrt reads."""
+ORT_ENTRIES = frozenset(
+    f"session.{key}"
+    for key in (
+        "allow_released_opsets_only", "collect_node_memory_stats_to_file", "debug_layout_transformation",
+        "disable_aot_function_inlining", "disable_double_qdq_remover", "disable_model_compile", "disable_prepacking",
+        "disable_qdq_constant_folding", "disable_quant_qdq", "dynamic_block_base", "enable_dq_matmulnbits_fusion",
+        "enable_quant_qdq_cleanup", "force_spinning_stop", "graph_optimizations_loop_level",
+        "inter_op.allow_spinning", "intra_op.allow_spinning", "intra_op_thread_affinities",
+        "layer_assignment_settings", "load_model_format", "node_partition_config_file",
+        "optimized_model_external_initializers_min_size_in_bytes", "qdq_matmulnbits_accuracy_level",
+        "qdq_matmulnbits_block_size", "qdqisint8allowed", "record_ep_graph_assignment_info",
+        "resource_cuda_partitioning_settings", "save_external_prepacked_constant_initializers", "save_model_format",
+        "set_denormal_as_zero", "strict_shape_type_inference", "use_device_allocator_for_initializers",
+        "use_env_allocators", "use_ort_model_bytes_directly", "use_ort_model_bytes_for_initializers",
+        "x64quantprecision",
+    )
+)  # fmt: skip
+"""ONNX Runtime's, which are accepted and have no effect."""
 
 ProviderEntry: TypeAlias = str | tuple[str, Mapping[str, Any]]
 
@@ -63,7 +91,8 @@ class SessionOptions:
     `profile_file_prefix`.
     `intra_op_num_threads` and `inter_op_num_threads` are accepted and have no effect.
 
-    Config entries that webrt reads ("0" or "1", a path, or a number):
+    Config entries that webrt reads ("0" or "1", a path, or a number); a session warns of other `session.` entries that
+    ONNX Runtime lacks too:
       session.compile_only             stop after the optimised model and the plan are made; no device is touched
       session.plan_filepath            where to write the plan (a .webrt file)
       session.optimized_model_external_initializers_file_name
@@ -138,6 +167,16 @@ class SessionOptions:
     def entry(self, key: str) -> str:
         """The value of a config entry, "" where it was not set."""
         return self._entries.get(key, "")
+
+    def warnings(self) -> list[str]:
+        """A line for each `session.` entry that neither webrt nor ONNX Runtime has: it may be misspelt."""
+        found = []
+        for key in self._entries:
+            if key.startswith("session.") and key not in ENTRIES | ORT_ENTRIES:
+                near = difflib.get_close_matches(key, sorted(ENTRIES), 1)
+                found.append(f"there is no session config entry {key!r}; it is ignored")
+                found[-1] += f": did you mean {near[0]!r}?" if near else f" (there are {', '.join(sorted(ENTRIES))})"
+        return found
 
     def seconds(self, key: str) -> float | None:
         """A config entry that is a time; None where it was not set. Raises InputError for what is no time above 0."""

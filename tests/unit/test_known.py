@@ -17,6 +17,7 @@ from webrt.compiler.compile import CompileOptions, compile_model
 from webrt.errors import InputError, PlanError
 from webrt.host import CpuProvider
 from webrt.inference import InferenceSession
+from webrt.options import SessionOptions
 from webrt.runtime.null import NullDevice
 from webrt.runtime.session import Session
 from webrt.validate import validate
@@ -88,6 +89,21 @@ def test_the_command_line(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsy
     assert main(["inspect", "k.webrt"]) == 0 and "k: int64[] (fixed to 2)" in capsys.readouterr().out
     assert main(["inspect", "k.webrt", "--json"]) == 0
     assert json.loads(capsys.readouterr().out)["known"] == {"k": "2"}
+
+
+def test_a_misspelt_config_entry_is_told_once(caplog: pytest.LogCaptureFixture) -> None:
+    options = SessionOptions()
+    for key in ("session.run_timeuot", "session.disable_cpu_ep_fallback", "session.set_denormal_as_zero", "mine.key"):
+        options.add_session_config_entry(key, "1")
+    options.add_session_config_entry("session.disable_cpu_ep_fallback", "0")
+    InferenceSession(scaled().SerializeToString(), options, providers=["CPUExecutionProvider"])
+    assert [r.message for r in caplog.records if "config entry" in r.message] == [
+        "there is no session config entry 'session.run_timeuot'; it is ignored: did you mean 'session.run_timeout'?"
+    ]
+    options.log_severity_level = 4
+    caplog.clear()
+    InferenceSession(scaled().SerializeToString(), options, providers=["CPUExecutionProvider"])
+    assert not caplog.records
 
 
 def test_a_known_value_of_no_input(
