@@ -17,7 +17,7 @@ import onnx.parser
 import pytest
 
 from benchmarks.models import public_model, table
-from webrt import plan as plans
+from webrt import planfile as plans
 from webrt import sandbox
 from webrt.compiler.compile import compile_model
 from webrt.compiler.options import CompileOptions
