@@ -55,10 +55,10 @@ function withPython() {
 }
 
 async function loadPython() {
-  const site = await readSite();
-  countDownloads(site.pyodide.files);
   const begun = [CORE, PACKAGES];
   begun.forEach((stage) => report(stage, 0, 1));
+  const site = await readSite();
+  countDownloads(site.pyodide.files);
   const sources = ["app.py", "ocr.py"].map(async (name) => [name, await (await fetch(name)).text()]);
   const { pyodide } = await startPython(site.pyodide);
   begun.forEach((stage) => report(stage, 1, 1));

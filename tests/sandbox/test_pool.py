@@ -10,7 +10,7 @@ from concurrent.futures import ThreadPoolExecutor
 import pytest
 
 from tests.sandbox.test_compile import small, unknown_operator
-from webrt import plan as plans
+from webrt import planfile
 from webrt import sandbox
 from webrt.compiler.compile import compile_model
 from webrt.confine import Limits, parent
@@ -38,7 +38,7 @@ def gone(worker: Worker) -> bool:
 
 
 def test_one_process_per_model_also_after_an_error(started: list[Worker]) -> None:
-    expected = plans.dump(compile_model(small()))
+    expected = planfile.dump(compile_model(small()))
     with sandbox.Compiler() as compiler:
         assert compiler.compile(small()).plan == expected
         with pytest.raises(UnsupportedOp):
@@ -49,7 +49,7 @@ def test_one_process_per_model_also_after_an_error(started: list[Worker]) -> Non
 
 
 def test_more_threads_than_spares(started: list[Worker]) -> None:
-    expected = plans.dump(compile_model(small()))
+    expected = planfile.dump(compile_model(small()))
     with sandbox.Compiler() as compiler, ThreadPoolExecutor(3) as threads:
         made = list(threads.map(lambda _: compiler.compile(small()).plan, range(4)))
     assert made == [expected] * 4
