@@ -10,8 +10,7 @@ from concurrent.futures import ThreadPoolExecutor
 import pytest
 
 from tests.sandbox.test_compile import small, unknown_operator
-from webrt import planfile
-from webrt import sandbox
+from webrt import planfile, sandbox
 from webrt.compiler.compile import compile_model
 from webrt.confine import Limits, parent
 from webrt.confine.parent import Worker
