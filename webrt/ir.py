@@ -239,6 +239,11 @@ def attribute_value(attribute: onnx.AttributeProto) -> Any:
     return list(value) if kind in (onnx.AttributeProto.INTS, onnx.AttributeProto.FLOATS) else value
 
 
+def graphs_of(attribute: onnx.AttributeProto) -> list[onnx.GraphProto]:
+    """The subgraphs that a node's attribute holds."""
+    return [*([attribute.g] if attribute.HasField("g") else []), *attribute.graphs]
+
+
 def dtype_of(code: int) -> DType:
     """The type of a TensorProto.DataType; raises InvalidModel."""
     if code not in BY_CODE:

@@ -22,7 +22,7 @@ from webrt.plan import (
     Step,
     ValueInfo,
     Work,
-)  # fmt: skip
+)
 from webrt.subplans import Branch, Loop, SubPlan
 
 

@@ -204,7 +204,7 @@ export class Gpu extends Checks {
   async rest(most, timeout = null) {
     if (this.#recorded.length <= most) return;
     this.submit();
-    await this.#within(timeout, () => this.device.queue.onSubmittedWorkDone());
+    await this.within(timeout, () => this.device.queue.onSubmittedWorkDone());
     this.alive();
   }
 
@@ -252,7 +252,7 @@ export class Gpu extends Checks {
   async #map(staging, total, timeout) {
     let failure = null;
     try {
-      await this.#within(timeout, () => staging.handle.mapAsync(GPUMapMode.READ, 0, total));
+      await this.within(timeout, () => staging.handle.mapAsync(GPUMapMode.READ, 0, total));
     } catch (e) {
       failure = e;
     }
@@ -261,8 +261,8 @@ export class Gpu extends Checks {
     this.alive();
   }
 
-  /** Waits for the device, which is given up after `timeout` seconds. */
-  async #within(timeout, wait) {
+  /** What `wait()` gives, once the device has come to it; the device is given up after `timeout` seconds. */
+  async within(timeout, wait) {
     let timedOut = false;
     const late = () => {
       timedOut = true;
@@ -270,8 +270,9 @@ export class Gpu extends Checks {
     };
     const timer = timeout === null ? null : setTimeout(late, 1000 * timeout);
     try {
-      await wait();
+      const found = await wait();
       if (timedOut) this.alive();
+      return found;
     } catch (e) {
       throw Object.assign(await this.named(e), { timedOut });
     } finally {

@@ -188,22 +188,12 @@ async function secondsOf(gpu, commands, timeout) {
   stamps?.resolve(encoder);
   const start = performance.now();
   gpu.guard("a measurement", () => device.queue.submit([encoder.finish()]));
-  let timedOut = false;
-  const late = () => {
-    timedOut = true;
-    gpu.giveUp(`it did not end its work within ${timeout} s and was given up`);
-  };
-  const timer = timeout === null ? null : setTimeout(late, 1000 * timeout);
-  try {
-    if (stamps) return await stamps.seconds();
+  return gpu.within(timeout, async () => {
+    if (stamps) return stamps.seconds();
     await device.queue.onSubmittedWorkDone();
     gpu.alive();
     return (performance.now() - start) / 1000;
-  } catch (e) {
-    throw Object.assign(await gpu.named(e), { timedOut });
-  } finally {
-    clearTimeout(timer);
-  }
+  });
 }
 
 /** Consecutive dispatches share one compute pass. */

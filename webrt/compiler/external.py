@@ -10,7 +10,7 @@ import onnx
 from webrt.bounds import Bounds
 from webrt.compiler.datafiles import Reader, short
 from webrt.errors import ExternalDataError
-from webrt.ir import dtype_of
+from webrt.ir import dtype_of, graphs_of
 
 
 def resolve(model: onnx.ModelProto, read: Reader, bounds: Bounds) -> None:
@@ -40,7 +40,7 @@ def _external_tensors(graph: onnx.GraphProto) -> Iterator[onnx.TensorProto]:
         yield from (t for t in g.initializer if t.data_location == onnx.TensorProto.EXTERNAL)
         for node in g.node:
             for a in node.attribute:
-                stack.extend([*([a.g] if a.HasField("g") else []), *a.graphs])
+                stack += graphs_of(a)
                 tensors = [*([a.t] if a.HasField("t") else []), *a.tensors]
                 yield from (t for t in tensors if t.data_location == onnx.TensorProto.EXTERNAL)
 

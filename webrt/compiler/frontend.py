@@ -26,7 +26,7 @@ from webrt.compiler.datafiles import DataFiles, Reader, model_bytes
 from webrt.dims import Dim
 from webrt.dtypes import DType
 from webrt.errors import InputError, InvalidModel, ModelError, UnsupportedOp
-from webrt.ir import Graph, Node, Value, constant, dtype_of
+from webrt.ir import Graph, Node, Value, constant, dtype_of, graphs_of
 
 Source: TypeAlias = str | os.PathLike[str] | bytes | bytearray | memoryview | onnx.ModelProto
 
@@ -262,7 +262,7 @@ def captures(node: onnx.NodeProto) -> list[str]:
     """Names that a node's subgraphs read and do not define, in order."""
     found: dict[str, None] = {}
     for a in node.attribute:
-        for g in [*([a.g] if a.HasField("g") else []), *a.graphs]:
+        for g in graphs_of(a):
             known = {i.name for i in g.input} | {t.name for t in g.initializer}
             for n in g.node:
                 found.update((x, None) for x in [*n.input, *captures(n)] if x and x not in known)

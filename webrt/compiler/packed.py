@@ -12,7 +12,7 @@ import onnx
 
 from webrt import dtypes as T
 from webrt.compiler.places import wished_for
-from webrt.compiler.rewrite import Uses
+from webrt.compiler.rewrite import Uses, is_plain_gemm
 from webrt.ir import Graph, Node, Value, constant
 from webrt.lowering import MAX_ITERATIONS
 from webrt.schemas import MS_DOMAIN
@@ -87,8 +87,7 @@ def replaced(uses: Uses, node: Node, shape: tuple[int, int], held: list[Value], 
 def is_product(node: Node) -> bool:
     """Whether it is x · weights, plus a bias at most, of f32, with x as it is."""
     if node.op == "Gemm":
-        plain = not node.attr("transA", 0) and float(node.attr("alpha", 1.0)) == float(node.attr("beta", 1.0)) == 1.0
-        return plain and node.input(0).dtype == T.F32
+        return is_plain_gemm(node) and node.input(0).dtype == T.F32
     x = node.input(0) if node.op == "MatMul" else None
     return x is not None and x.dtype == T.F32 and x.shape is not None and x.rank >= 2
 

@@ -9,7 +9,7 @@ import onnx
 
 from webrt.compiler.control import outermost
 from webrt.errors import InputError
-from webrt.ir import Graph, Node
+from webrt.ir import Graph, Node, graphs_of
 
 PROVIDERS = ("webgpu", "cpu")
 
@@ -36,5 +36,5 @@ def _names(nodes: Iterator[onnx.NodeProto]) -> Iterator[str]:
     for node in nodes:
         yield node.name
         for a in node.attribute:
-            for graph in [*([a.g] if a.HasField("g") else []), *a.graphs]:
+            for graph in graphs_of(a):
                 yield from _names(graph.node)

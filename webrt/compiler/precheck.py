@@ -12,6 +12,7 @@ from typing import Any
 import onnx
 
 from webrt.errors import InvalidModel
+from webrt.ir import graphs_of
 
 _NOT_NEGATIVE = {("GatherND", "batch_dims")}
 """Attributes with which ONNX's shape inference reads beyond its arrays where they are negative."""
@@ -85,7 +86,7 @@ def _nodes_within(nodes: Iterable[onnx.NodeProto], depth: int = 0) -> list[tuple
     for node in nodes:
         found.append(((node.domain, node.op_type, node.overload), depth))
         for a in node.attribute:
-            for graph in [*([a.g] if a.HasField("g") else []), *a.graphs]:
+            for graph in graphs_of(a):
                 found += _nodes_within(graph.node, depth + 1)
     return found
 
@@ -140,9 +141,7 @@ def _of_node(node: onnx.NodeProto, depth: int, in_function: bool = False) -> Ite
             raise InvalidModel(f"{a.name} refers to an attribute of a function", node=node.name, op=node.op_type)
         if (node.op_type, a.name) in _NOT_NEGATIVE and a.i < 0:
             raise InvalidModel(f"{a.name} is {a.i}; it cannot be negative", node=node.name, op=node.op_type)
-        if a.HasField("g"):
-            yield from _of_graph(a.g, depth + 1, in_function)
-        for graph in a.graphs:
+        for graph in graphs_of(a):
             yield from _of_graph(graph, depth + 1, in_function)
         if a.HasField("t"):
             yield from _of_tensor(a.t)

@@ -10,7 +10,7 @@ import onnx
 
 from webrt.bounds import Bounds
 from webrt.errors import InvalidModel
-from webrt.ir import dtype_of
+from webrt.ir import dtype_of, graphs_of
 
 MAX_INLINED = 200_000
 """Nodes that a model may have with its functions in the place of their calls."""
@@ -84,7 +84,7 @@ def _all(nodes: Iterable[onnx.NodeProto]) -> Iterator[onnx.NodeProto]:
 def _within(node: onnx.NodeProto) -> Iterator[onnx.NodeProto]:
     """The nodes of a node's subgraphs."""
     for a in node.attribute:
-        for g in [*([a.g] if a.HasField("g") else []), *a.graphs]:
+        for g in graphs_of(a):
             yield from g.node
 
 
@@ -96,4 +96,4 @@ def _sparse(model: onnx.ModelProto) -> Iterator[onnx.SparseTensorProto]:
         for a in (a for n in g.node for a in n.attribute):
             if a.HasField("sparse_tensor"):
                 yield a.sparse_tensor
-            stack += [*([a.g] if a.HasField("g") else []), *a.graphs]
+            stack += graphs_of(a)

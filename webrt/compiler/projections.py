@@ -10,8 +10,9 @@ import onnx
 
 from webrt import dims as D
 from webrt import dtypes as T
+from webrt.compiler.packed import FOURS
 from webrt.compiler.packing import alike, joined
-from webrt.compiler.rewrite import Uses, number
+from webrt.compiler.rewrite import Uses, is_plain_gemm, number
 from webrt.compiler.seen import through
 from webrt.ir import Graph, Node, Value, constant
 from webrt.ops.view import View, element_type
@@ -19,8 +20,6 @@ from webrt.schemas import MS_DOMAIN
 
 MAX_BYTES = 64 << 20
 """Matrices that are larger together than this stay apart."""
-FOURS = 4
-"""Columns of each matrix are a multiple of it: kernels load aligned fours."""
 
 _MOVES = frozenset({"Reshape", "Transpose", "Squeeze", "Unsqueeze", "Flatten", "Identity"})
 _BETWEEN = frozenset({"Add", "Sub", "Mul", "Div", "Where", "Cast", "IsNaN", "Identity"})
@@ -82,10 +81,9 @@ def _part(uses: Uses, node: Node) -> _Part | None:
         return _with_bias(uses, node, None, columns) if plain and not columns % FOURS and x.rank >= 2 else None
     matrix, bias = np.asarray(w.const), None
     if node.op == "Gemm":
-        plain = node.attr("alpha", 1.0) == 1.0 and node.attr("beta", 1.0) == 1.0 and not node.attr("transA", 0)
         matrix = matrix.T if node.attr("transB", 0) else matrix
         bias = _bias(node.input(2), matrix.shape[-1]) if node.has(2) else None
-        if not plain or (node.has(2) and bias is None):
+        if not is_plain_gemm(node) or (node.has(2) and bias is None):
             return None
     if matrix.ndim != 2 or matrix.shape[1] % FOURS or x.rank < 2:
         return None

@@ -77,6 +77,12 @@ def number(v: Value | None) -> float | None:
     return float(v.const.reshape(-1)[0])
 
 
+def is_plain_gemm(node: Node) -> bool:
+    """Whether a Gemm is x · w (turned or not) + c: no factors, and x as it is."""
+    factors = float(node.attr("alpha", 1.0)), float(node.attr("beta", 1.0))
+    return factors == (1.0, 1.0) and not node.attr("transA", 0)
+
+
 def known_ints(node: Node, index: int, attribute: str) -> list[int] | None:
     """The integers of an input, or of the attribute that it was at lower opsets; None where they are not known."""
     if node.has(index):

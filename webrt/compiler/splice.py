@@ -9,7 +9,7 @@ import onnx
 
 from webrt.compiler.frontend import captures, read_constant, read_sparse, read_tensor
 from webrt.errors import InvalidModel
-from webrt.ir import Graph, Node, Value, constant, dtype_of, unique_names
+from webrt.ir import Graph, Node, Value, constant, dtype_of, graphs_of, unique_names
 
 Known = dict[str, Value | None]
 
@@ -118,7 +118,7 @@ def _domain(domain: str) -> str:
 def names_within(attributes: Iterable[onnx.AttributeProto]) -> Iterator[str]:
     """Names that subgraphs among a node's attributes give to values."""
     for a in attributes:
-        for g in [*([a.g] if a.HasField("g") else []), *a.graphs]:
+        for g in graphs_of(a):
             yield from (x.name for x in [*g.input, *g.initializer])
             for n in g.node:
                 yield from n.output
@@ -131,7 +131,7 @@ def _bind(call: onnx.NodeProto, caller: Node, names: dict[str, str]) -> None:
     del call.attribute[:]
     call.attribute.extend(a for a in attributes if a is not None)
     for a in call.attribute:
-        for graph in [*([a.g] if a.HasField("g") else []), *a.graphs]:
+        for graph in graphs_of(a):
             own = {x.name for x in [*graph.input, *graph.initializer]} | {x for n in graph.node for x in n.output}
             inner = {k: v for k, v in names.items() if k not in own}
             for n in graph.node:

@@ -7,10 +7,10 @@ from typing import NamedTuple
 
 from webrt.dims import evaluate
 from webrt.errors import ShapeError
-from webrt.plan import TEXTURE_WIDTH, Plan
+from webrt.plan import Plan
 from webrt.runtime.memory import arenas
 from webrt.runtime.resolve import Resolver
-from webrt.runtime.textures import TexturePool
+from webrt.runtime.textures import TexturePool, extent_of
 from webrt.subplans import Branch, Loop
 from webrt.target import Target
 
@@ -55,7 +55,7 @@ class _Tally:
     contents: dict[object, int] = field(default_factory=dict)
 
     def alloc_texture(self, texels: int, words: bool, label: str) -> _Texture:
-        made = _Texture(-(-texels // TEXTURE_WIDTH), texture_bytes(texels))
+        made = _Texture(extent_of(texels)[1], texture_bytes(texels))
         self.nbytes += made.nbytes
         return made
 
@@ -66,7 +66,8 @@ class _Tally:
 
 def texture_bytes(texels: int) -> int:
     """The bytes of a texture of so many texels: whole rows, or less than one."""
-    return 16 * min(texels, TEXTURE_WIDTH) * -(-texels // TEXTURE_WIDTH)
+    width, rows = extent_of(texels)
+    return 16 * width * rows
 
 
 def _add(plan: Plan, target: Target, in_buffers: set[int], tally: _Tally) -> int | None:

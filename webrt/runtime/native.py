@@ -40,6 +40,7 @@ from webrt.runtime.encode import (
 from webrt.runtime.pipelines import Pipelines
 from webrt.runtime.staging import Staging
 from webrt.runtime.stamps import Stamps
+from webrt.runtime.textures import extent_of
 
 FLUSH_BYTES = 64 << 20
 """wgpu keeps a copy of every write until the next submit; so many bytes at most are held."""
@@ -113,7 +114,7 @@ class NativeDevice:
             self._count_written(len(view))
 
     def alloc_texture(self, texels: int, words: bool, label: str) -> NativeTexture:
-        width, rows = min(texels, TEXTURE_WIDTH), -(-texels // TEXTURE_WIDTH)
+        width, rows = extent_of(texels)
         limit = self.target.limit("maxTextureDimension2D")
         if rows > limit:
             raise TargetError(

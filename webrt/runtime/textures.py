@@ -129,6 +129,11 @@ def _allocate(made: Schedule, placed: dict[int, list[_Use]]) -> None:
         made.reads.update(dict.fromkeys(use.readers, chosen[i]))
 
 
+def extent_of(texels: int) -> tuple[int, int]:
+    """Width and rows, in texels, of a texture of so many: whole rows, or less than one."""
+    return min(texels, TEXTURE_WIDTH), -(-texels // TEXTURE_WIDTH)
+
+
 class Textures(Protocol):
     """The part of a device that a pool needs."""
 

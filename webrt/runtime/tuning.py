@@ -15,6 +15,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, NamedTuple, Protocol, TypeAlias
 
+from webrt import planjson
 from webrt.errors import InputError, PlanError, WebrtError
 from webrt.files import atomic_file, plain_file
 from webrt.plan import Kernel, Plan
@@ -136,7 +137,7 @@ def parse(given: Any) -> Table:
 def loads(text: str) -> Table:
     """A table of its text. Raises PlanError for what is none."""
     try:
-        given = json.loads(text, parse_constant=_no_number)
+        given = json.loads(text, parse_constant=planjson.no_number)
     except (ValueError, RecursionError) as e:
         raise PlanError("the tuning is damaged: it is no JSON") from e
     return parse(given)
@@ -148,10 +149,6 @@ def fitting(given: Table, own: Table) -> Table:
         if theirs != mine:
             raise PlanError(f"the tuning is for another {what}: {_words(theirs)}; this one is {_words(mine)}")
     return given
-
-
-def _no_number(text: str) -> float:
-    raise ValueError(f"{text} is no JSON")
 
 
 def _words(named: Mapping[str, Any]) -> str:
