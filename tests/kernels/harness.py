@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from dataclasses import replace
 from functools import lru_cache
 from typing import Any, TypedDict, Unpack
 
@@ -26,6 +28,15 @@ Array = np.ndarray[Any, Any]
 def device() -> NativeDevice:
     """One native device for all tests of a process."""
     return NativeDevice()
+
+
+@contextmanager
+def plain_device() -> Iterator[NativeDevice]:
+    """A device on which no operand is worth a texture."""
+    made = NativeDevice()
+    made.target = replace(made.target, kind="gpu", architecture="")
+    yield made
+    made.close()
 
 
 class Form(TypedDict, total=False):

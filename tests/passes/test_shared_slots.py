@@ -5,13 +5,12 @@ from __future__ import annotations
 
 import random
 from collections.abc import Iterator, Sequence
-from dataclasses import replace
 
 import numpy as np
 import onnx
 import pytest
 
-from tests.kernels.harness import device
+from tests.kernels.harness import device, plain_device
 from tests.passes.harness import feeds_of, parse
 from webrt import plan as P
 from webrt.compiler import memory
@@ -27,11 +26,8 @@ APART = ("in_place", "fuse_elementwise", "fuse_epilogues")
 
 @pytest.fixture(scope="module")
 def plain() -> Iterator[NativeDevice]:
-    """A device on which no operand is worth a texture."""
-    made = NativeDevice()
-    made.target = replace(made.target, kind="gpu", architecture="")
-    yield made
-    made.close()
+    with plain_device() as made:
+        yield made
 
 
 def apart(tenants: Sequence[Tenant]) -> Assignment:

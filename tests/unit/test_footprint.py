@@ -3,13 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import replace
 
 import numpy as np
 import onnx
 import pytest
 
-from tests.kernels.harness import device
+from tests.kernels.harness import device, plain_device
 from tests.passes.harness import feeds_of, parse
 from webrt.cli.inspect import describe
 from webrt.compiler.compile import CompileOptions, compile_model
@@ -37,10 +36,8 @@ def images(n: str = "1") -> onnx.ModelProto:
 
 @pytest.fixture(scope="module")
 def plain() -> Iterator[NativeDevice]:
-    made = NativeDevice()
-    made.target = replace(made.target, kind="gpu", architecture="")
-    yield made
-    made.close()
+    with plain_device() as made:
+        yield made
 
 
 @pytest.mark.parametrize("textures", [True, False], ids=["textures", "buffers"])
