@@ -11,13 +11,13 @@ from __future__ import annotations
 
 import argparse
 import json
-import os
 import shutil
 import tempfile
 import threading
 from pathlib import Path
 from typing import Any
 
+from benchmarks import renderers
 from webrt.cli import chromium
 from webrt.plan import Constant, Dispatch, Kernel, Plan, Slot, ValueInfo, layout_constants
 from webrt.planfile import save
@@ -67,7 +67,7 @@ class Watch:
 
     def __init__(self) -> None:
         self._stop, self._thread = threading.Event(), threading.Thread(target=self._sample, daemon=True)
-        self.first = self.most = _renderers()
+        self.first = self.most = renderers.held()
 
     def __enter__(self) -> Watch:
         self._thread.start()
@@ -84,34 +84,9 @@ class Watch:
 
     def _sample(self) -> None:
         while not self._stop.wait(0.02):
-            now = _renderers()
+            now = renderers.held()
             if now is not None:
                 self.most = max(self.most or 0, now)
-
-
-def _renderers() -> int | None:
-    """Bytes of anonymous and shared memory of the renderers below this process; None where there is no /proc."""
-    if not Path("/proc/self/status").exists():
-        return None
-    found: dict[int, tuple[int, int]] = {}
-    for folder in Path("/proc").iterdir():
-        if folder.name.isdigit():
-            try:
-                lines = dict(line.split(":", 1) for line in (folder / "status").read_text().splitlines())
-                renderer = b"--type=renderer" in (folder / "cmdline").read_bytes()
-                held = sum(1024 * int(lines[k].split()[0]) for k in ("RssAnon", "RssShmem")) if renderer else 0
-            except (OSError, KeyError, ValueError):
-                continue  # the process has ended, or is the kernel's
-            found[int(folder.name)] = int(lines["PPid"]), held
-    return sum(held for pid, (_, held) in found.items() if held and _is_mine(pid, found))
-
-
-def _is_mine(pid: int, found: dict[int, tuple[int, int]]) -> bool:
-    while pid in found:
-        if pid == os.getpid():
-            return True
-        pid = found[pid][0]
-    return False
 
 
 def measure(megabytes: int, pieces: int) -> dict[str, Any]:

@@ -241,8 +241,10 @@ def _combine(a: Dim, b: Dim, sign: int) -> Dim:
 
 
 def _multiply(a: Dim, b: Dim) -> Dim:
-    if isinstance(a, int) and isinstance(b, int):
-        return _bounded(a * b)
+    if isinstance(a, int):
+        return _scaled(b, a)
+    if isinstance(b, int):
+        return _scaled(a, b)
     out: dict[Monomial, int] = {}
     for m, c in _terms(a).items():
         if len(out) > MAX_TERMS:
@@ -251,6 +253,15 @@ def _multiply(a: Dim, b: Dim) -> Dim:
             key = tuple(sorted(m + n, key=lambda atom: atom.key))
             out[key] = out.get(key, 0) + c * d
     return _poly(out)
+
+
+def _scaled(a: Dim, factor: int) -> Dim:
+    """a · factor. A positive one leaves the terms in their order."""
+    if isinstance(a, int) or factor == 0:
+        return _bounded(a * factor) if isinstance(a, int) else 0
+    if factor < 0:
+        return _poly({m: c * factor for m, c in a.terms})
+    return a if factor == 1 else _expr(tuple((m, _bounded(c * factor)) for m, c in a.terms))
 
 
 def _exact_quotient(a: Dim, b: Expr) -> Dim | None:
