@@ -19,7 +19,7 @@ help:
 	@echo "make lint       ruff, mypy --strict, import-linter"
 	@echo "make site       a static folder with the page and all it needs, in $(SITE)/"
 	@echo "make bench      webrt beside onnxruntime, natively and in Chromium (long)"
-	@echo "make wheel      the pure wheel, in dist/"
+	@echo "make wheel      the two pure wheels, webrt and webrt-compiler, in dist/"
 	@echo "make clean      removes what these made"
 
 system:
@@ -63,7 +63,8 @@ bench: venv
 	$(BIN)/python -m benchmarks
 
 wheel: venv
-	$(BIN)/python -m build --wheel --no-isolation
+	rm -f dist/*.whl
+	$(BIN)/python -m webrt.cli.wheels dist
 
 clean:
 	rm -rf $(VENV) build dist $(SITE) demo .mypy_cache .ruff_cache .pytest_cache .hypothesis .import_linter_cache

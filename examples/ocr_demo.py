@@ -20,8 +20,8 @@ import numpy as np
 
 from webrt import InferenceSession, WebrtError
 from webrt.cli import assets, chromium, site
-from webrt.cli.compile import summary
 from webrt.cli.progress import Bars
+from webrt.cli.run import summary
 from webrt.resources import web_dir
 from webrt.runtime.devices import adapter_name
 

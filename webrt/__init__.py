@@ -75,6 +75,10 @@ def __getattr__(name: str) -> Any:
     if name not in _WHERE:
         raise AttributeError(f"module 'webrt' has no attribute {name!r}")
     module, attribute = _WHERE[name]
+    if module.startswith("webrt.compiler."):
+        from webrt import parts
+
+        parts.need("webrt.compiler", f"webrt.{name}")
     value = getattr(importlib.import_module(module), attribute)
     globals()[name] = value
     return value

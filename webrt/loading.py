@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import functools
-import importlib.util
 import logging
 import os
 from collections import Counter
@@ -12,7 +11,7 @@ from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeAlias
 
-from webrt import planfile, signature
+from webrt import parts, planfile, signature
 from webrt.bounds import Bounds
 from webrt.errors import InputError, NoAdapter, NotConstant, PlacementError, counted
 from webrt.options import CPU, DEVICE_OPTIONS, WEBGPU, GraphOptimizationLevel, Provider, SessionOptions
@@ -65,7 +64,7 @@ class Loader:
     def load(self, source: Any) -> Loaded:
         """Reads a `.webrt` plan, or reads and compiles a model. Raises ModelError, PlanError and PlacementError."""
         if not is_plan(source):
-            _need("webrt.compiler", "compiling a model")
+            parts.need("webrt.compiler", "compiling a model")
         loaded = self._load_plan(source) if is_plan(source) else self._load_model(source)
         if loaded[1] is not None:
             self.report(loaded[1])
@@ -84,7 +83,7 @@ class Loader:
     def open(self, plan: Plan) -> AnySession:
         """A session on the device; with the CPU provider where the plan has host steps."""
         if plan.host_steps and self._host is None:
-            _need("webrt.host", "a plan with nodes for the CPU")
+            parts.need("webrt.host", "a plan with nodes for the CPU")
             from webrt.host import CpuProvider
 
             self._host = CpuProvider()
@@ -202,14 +201,6 @@ class Loader:
     def _log(self, level: int, text: str) -> None:
         if level >= self.options.log_severity_level * 10:
             logger.log(level, text)
-
-
-def _need(module: str, what: str) -> None:
-    """Raises PlacementError where a page took only the part of webrt that runs plans."""
-    if importlib.util.find_spec(module) is None:
-        raise PlacementError(
-            f"{what} needs more than this page loaded: await pyodide.loadPackage('webrt-compiler') first"
-        )
 
 
 def is_plan(source: Any) -> bool:

@@ -1,10 +1,8 @@
-"""The wheel: pure, small, with the WGSL bodies and the page inside; resources are found in every kind of install."""
+"""A build from the source tree: one pure wheel, with the WGSL bodies and the page inside; resources are found in every
+kind of install; what `webrt site` adds to it. The wheels that are released: test_wheels.py."""
 
 from __future__ import annotations
 
-import base64
-import csv
-import hashlib
 import importlib.metadata
 import os
 import re
@@ -19,7 +17,8 @@ import onnx
 import pytest
 
 from webrt import resources
-from webrt.cli import lock, ml_dtypes_stand_in, site, wheels
+from webrt.cli import lock, ml_dtypes_stand_in, site
+from webrt.cli.wheel_file import write_wheel
 from webrt.errors import WebrtError
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -67,59 +66,6 @@ def test_wheel_needs_numpy_and_onnx_only(built: Path) -> None:
     assert not re.search(r"^\s*(import|from) sympy", str(_files(built)), re.MULTILINE)
 
 
-MOST_RUN_BYTES = 300_000
-
-
-def test_packed_wheels_are_the_built_one_in_two(built: Path, tmp_path: Path) -> None:
-    run, rest = wheels.own_wheels(tmp_path)
-    assert run.name == built.name and run.stat().st_size < MOST_RUN_BYTES
-
-    def code(wheel: Path) -> dict[str, bytes]:
-        return {name: data for name, data in _files(wheel).items() if name.startswith("webrt/")}
-
-    assert not code(run).keys() & code(rest).keys()
-    both = code(run) | code(rest)
-    assert both.items() <= code(built).items()
-    left = {name for name in code(built).keys() - both.keys() if not name.startswith("webrt/cli/")}
-    assert {n for n in left if n.endswith((".py", ".wgsl"))} == {
-        "webrt/sandbox.py", "webrt/_data/web/app.py", "webrt/_data/web/ocr.py",
-    }  # fmt: skip
-
-
-def test_the_wheels_of_pages_hold_what_they_import(tmp_path: Path) -> None:
-    files: dict[str, bytes] = {}
-    for wheel in wheels.own_wheels(tmp_path):
-        files |= _files(wheel)
-    found = re.compile(r"^\s*from (webrt[\w.]*) import|^\s*import (webrt[\w.]*)", re.MULTILINE)
-    asked = {a or b for n, data in files.items() if n.endswith(".py") for a, b in found.findall(data.decode())}
-    there = {n.removesuffix(".py").removesuffix("/__init__").replace("/", ".") for n in files if n.endswith(".py")}
-    assert "webrt.confine" in asked and asked - {"webrt_player"} <= there
-
-
-def test_the_wheel_that_runs_plans_is_enough_for_that(tmp_path: Path) -> None:
-    run, _ = wheels.own_wheels(tmp_path)
-    zipfile.ZipFile(run).extractall(tmp_path / "lib")
-    plan = Path(__file__).with_name("plan_v1.webrt")
-    script = f"""
-import sys
-sys.modules |= dict.fromkeys(["numpy", "onnx", "google.protobuf", "wgpu"])
-import webrt, webrt.inference, webrt.runtime.profile, webrt.resources
-assert webrt.__file__.startswith({str(tmp_path)!r})
-print((webrt.resources.web_dir() / "player" / "pyodide.js").is_file(), len(webrt.load_plan({str(plan)!r}).steps) > 0)
-try:
-    webrt.InferenceSession(b"model", providers=["CPUExecutionProvider"])
-except webrt.PlacementError as e:
-    print(e)
-"""
-    command = [sys.executable, "-S", "-c", script]
-    made = subprocess.run(
-        command, cwd=tmp_path, env={"PYTHONPATH": str(tmp_path / "lib")}, capture_output=True, text=True, check=False
-    )
-    assert made.returncode == 0, made.stderr
-    first, told = made.stdout.splitlines()
-    assert first == "True True" and "webrt-compiler" in told
-
-
 @pytest.mark.parametrize("kind", ["wheel", "editable"])
 def test_resources_are_found(built: Path, tmp_path: Path, kind: str) -> None:
     environment = dict(os.environ)
@@ -142,18 +88,6 @@ def test_shader_text_stays_inside_its_folder() -> None:
             resources.shader_path(name)
 
 
-def test_packed_wheels_are_reproducible_and_record_every_file(tmp_path: Path) -> None:
-    first = wheels.write_wheel(tmp_path, "some", "1.0", {"some/__init__.py": b"x = 1\n", "some/a.txt": b"a"})
-    kept = first.read_bytes()
-    assert wheels.write_wheel(tmp_path, "some", "1.0", {"some/a.txt": b"a", "some/__init__.py": b"x = 1\n"}) == first
-    assert first.read_bytes() == kept
-    files = _files(first)
-    rows = {row[0]: row[1:] for row in csv.reader(files["some-1.0.dist-info/RECORD"].decode().splitlines())}
-    assert rows.keys() == files.keys()
-    digest = base64.urlsafe_b64encode(hashlib.sha256(b"a").digest()).rstrip(b"=").decode()
-    assert rows["some/a.txt"] == [f"sha256={digest}", "1"]
-
-
 def test_stand_in_has_every_type_that_onnx_names() -> None:
     package = Path(onnx.__file__).parent
     sources = [package / "_mapping.py", package / "numpy_helper.py"]
@@ -167,7 +101,7 @@ def test_stand_in_has_every_type_that_onnx_names() -> None:
 
 
 def test_lock_with_a_wrong_checksum_is_refused(tmp_path: Path) -> None:
-    wheel = wheels.write_wheel(tmp_path, "some", "1.0", {"some.py": b""})
+    wheel = write_wheel(tmp_path, "some", "1.0", {"some.py": b""})
     package = {"name": "some", "sha256": "0" * 64, "depends": [], "file_name": wheel.name}
     with pytest.raises(WebrtError, match=r"another sha256 for some-1\.0"):
         lock._checked({"some": package}, [wheel])

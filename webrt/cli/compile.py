@@ -13,7 +13,8 @@ from typing import Any, TypeAlias
 
 from webrt.cli import options, precision
 from webrt.cli.progress import Bars
-from webrt.errors import WebrtError, counted
+from webrt.cli.run import summary
+from webrt.errors import WebrtError
 from webrt.files import atomic_file
 from webrt.plan import PlacedNode
 from webrt.planfile import save
@@ -123,14 +124,6 @@ def _positive(text: str) -> float:
     if not 0 < value < 1e6:
         raise argparse.ArgumentTypeError(f"{text!r} is not a number above 0")
     return value
-
-
-def summary(placement: Sequence[PlacedNode]) -> str:
-    """Who runs how many nodes, on one line."""
-    host = sum(p.provider == "cpu" for p in placement)
-    free = sum(p.provider != "cpu" and p.how in ("alias", "folded") for p in placement)
-    nodes, needs = counted(len(placement), "node"), "needs" if free == 1 else "need"
-    return f"{nodes}: {len(placement) - host - free} on WebGPU, {host} on the CPU, {free} {needs} no work"
 
 
 def _outputs(args: argparse.Namespace) -> tuple[Path | None, Path | None]:

@@ -7,17 +7,20 @@ import json
 from collections import Counter
 from collections.abc import Iterable
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
+from webrt import parts
 from webrt.cli import options
 from webrt.cli.progress import Bars
-from webrt.compiler.options import PassRecord
 from webrt.errors import counted
 from webrt.plan import Dispatch, Plan, ValueInfo
 from webrt.runtime.footprint import footprint
 from webrt.runtime.sizes import size_text
 from webrt.subplans import Branch, Loop, SubPlan, walk
 from webrt.target import Target
+
+if TYPE_CHECKING:
+    from webrt.compiler.options import PassRecord
 
 EXAMPLES = """examples:
   webrt inspect model.onnx                       compiles it (without any device) and shows the result
@@ -89,6 +92,7 @@ def _of_plan(args: argparse.Namespace) -> dict[str, Any]:
 
 
 def _of_model(args: argparse.Namespace) -> dict[str, Any]:
+    parts.need("webrt.compiler", "compiling a model")
     from webrt.compiler import frontend
     from webrt.compiler.compile import compile_model
 

@@ -7,21 +7,27 @@ Exit codes: 0 done, 1 an error that is told in one message (a WebrtError, a file
 from __future__ import annotations
 
 import argparse
+import importlib
 import importlib.metadata
 import os
 import sys
 from collections.abc import Sequence
+from typing import NoReturn
 
-from webrt.cli import bench as bench_command
-from webrt.cli import compile as compile_command
-from webrt.cli import inspect as inspect_command
-from webrt.cli import profile as profile_command
-from webrt.cli import run as run_command
-from webrt.cli import sandbox_status
-from webrt.cli import site as site_command
-from webrt.cli import tune as tune_command
+from webrt import parts
 from webrt.errors import WebrtError
 
+_COMMANDS = {
+    "compile": "a model to a .webrt plan, without any device",
+    "run": "runs a model or a plan on this machine",
+    "inspect": "shows what is in a model or a plan",
+    "bench": "measures how fast models run on this machine",
+    "profile": "shows where a model's time goes, kernel by kernel",
+    "tune": "measures which kernels are the fastest on this machine",
+    "site": "makes a static folder with the page and all it needs",
+    "sandbox-status": "shows what confines a compilation here",
+}
+"""Each is a module of this folder; those that need the compile half are not installed without it."""
 _ABOUT = "Runs ONNX models on WebGPU, and compiles them for it without any GPU."
 _EXAMPLES = """examples:
   webrt inspect model.onnx                  what is in it, and what would run where
@@ -32,41 +38,49 @@ _EXAMPLES = """examples:
   webrt site folder --serve                 the page, with everything it needs
 
 `webrt COMMAND --help` shows more. Exit codes: 0 done, 1 an error (told in one message), 2 wrong usage."""
-_SITE_EXAMPLES = """examples:
-  webrt site public                         a static folder for any web server
-  webrt site public --serve --port 8080     and look at it now
-  webrt site public --no-demo               without the OCR demo's model"""
+
+
+class Parser(argparse.ArgumentParser):
+    """An ArgumentParser that tells of wrong usage in two lines."""
+
+    def error(self, message: str) -> NoReturn:
+        """Ends the process with code 2."""
+        self.exit(2, f"{self.prog}: {message}\n`{self.prog} --help` shows the arguments.\n")
 
 
 def parser() -> argparse.ArgumentParser:
     """The command's arguments."""
-    top = argparse.ArgumentParser(
-        prog="webrt", description=_ABOUT, epilog=_EXAMPLES, formatter_class=argparse.RawDescriptionHelpFormatter
-    )
+    plain = argparse.RawDescriptionHelpFormatter
+    top = Parser(prog="webrt", description=_ABOUT, epilog=_EXAMPLES, formatter_class=plain)
     top.add_argument("--version", action="version", version=f"webrt {importlib.metadata.version('webrt')}")
     commands = top.add_subparsers(dest="command", metavar="COMMAND", required=True)
-    for name, about, examples, module in (
-        ("compile", "a model to a .webrt plan, without any device", compile_command.EXAMPLES, compile_command),
-        ("run", "runs a model or a plan on this machine", run_command.EXAMPLES, run_command),
-        ("inspect", "shows what is in a model or a plan", inspect_command.EXAMPLES, inspect_command),
-        ("bench", "measures how fast models run on this machine", bench_command.EXAMPLES, bench_command),
-        ("profile", "shows where a model's time goes, kernel by kernel", profile_command.EXAMPLES, profile_command),
-        ("tune", "measures which kernels are the fastest on this machine", tune_command.EXAMPLES, tune_command),
-        ("site", "makes a static folder with the page and all it needs", _SITE_EXAMPLES, site_command),
-        ("sandbox-status", "shows what confines a compilation here", sandbox_status.EXAMPLES, sandbox_status),
-    ):
+    for name, about in _COMMANDS.items():
+        if not parts.has(_module(name)):
+            commands.add_parser(name, help=f"(with {parts.COMPILER}) {about}")
+            continue
+        module = importlib.import_module(_module(name))
         sub = commands.add_parser(
-            name, help=about, description=f"{about[0].upper()}{about[1:]}.", epilog=examples,
-            formatter_class=argparse.RawDescriptionHelpFormatter,
+            name, help=about, description=f"{about[0].upper()}{about[1:]}.", epilog=module.EXAMPLES,
+            formatter_class=plain,
         )  # fmt: skip
         module.add_arguments(sub)
         sub.set_defaults(action=module.run)
     return top
 
 
+def _module(command: str) -> str:
+    return f"webrt.cli.{command.replace('-', '_')}"
+
+
 def main(argv: Sequence[str] | None = None) -> int:
     """Runs the command and returns its exit code (see the module's docstring); raises SystemExit for wrong usage."""
-    args = parser().parse_args(argv)
+    given = list(sys.argv[1:] if argv is None else argv)
+    try:
+        if given and given[0] in _COMMANDS:
+            parts.need(_module(given[0]), f"`webrt {given[0]}`")
+    except WebrtError as error:
+        return _fail(given[0], str(error))
+    args = parser().parse_args(given)
     try:
         code = int(args.action(args))
         sys.stdout.flush()

@@ -13,11 +13,11 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from webrt.cli import options
-from webrt.cli.compile import summary
 from webrt.cli.progress import Bars
-from webrt.errors import InputError, ShapeError, WebrtError
+from webrt.errors import InputError, ShapeError, WebrtError, counted
 from webrt.files import atomic_file
 from webrt.options import CPU, WEBGPU
+from webrt.plan import PlacedNode
 
 if TYPE_CHECKING:
     from webrt.inference import InferenceSession
@@ -97,6 +97,14 @@ def open_session(
         settings.add_session_config_entry("session.disable_cpu_ep_fallback", "1")
     wanted = [(_PROVIDERS[p], webgpu or {} if p == "webgpu" else {}) for p in providers or options.PROVIDERS]
     return InferenceSession(path, settings, providers=wanted)
+
+
+def summary(placement: Sequence[PlacedNode]) -> str:
+    """Who runs how many nodes, on one line."""
+    host = sum(p.provider == "cpu" for p in placement)
+    free = sum(p.provider != "cpu" and p.how in ("alias", "folded") for p in placement)
+    nodes, needs = counted(len(placement), "node"), "needs" if free == 1 else "need"
+    return f"{nodes}: {len(placement) - host - free} on WebGPU, {host} on the CPU, {free} {needs} no work"
 
 
 def describe(name: str, value: Any) -> str:

@@ -19,10 +19,14 @@ from pathlib import Path
 from typing import Any
 
 from webrt import resources
-from webrt.cli import assets, chromium, lock, wheels
+from webrt.cli import assets, bytecode, chromium, lock, page_wheels, wheels
 from webrt.cli.progress import Bars
 from webrt.errors import WebrtError
 
+EXAMPLES = """examples:
+  webrt site public                         a static folder for any web server
+  webrt site public --serve --port 8080     and look at it now
+  webrt site public --no-demo               without the OCR demo's model"""
 MANIFEST = "site.json"
 
 
@@ -80,13 +84,14 @@ def _add_pyodide(folder: Path, progress: assets.Progress) -> None:
     """Pyodide's core, all wheels and their lock file."""
     folder.mkdir()
     fetched = assets.fetch_groups("core", "wheels", progress=progress)
-    packages = [*wheels.own_wheels(folder), wheels.ml_dtypes_wheel(folder)]
+    packages = [*wheels.own_wheels(folder), page_wheels.ml_dtypes_wheel(folder)]
     for path in fetched:
         if path.name.startswith("onnx-"):
-            packages.append(wheels.slim_onnx(path, folder))
+            packages.append(page_wheels.slim_onnx(path, folder))
             continue
         copy = Path(shutil.copyfile(path, folder / path.name))
         packages += [copy] if copy.suffix == ".whl" else []
+    bytecode.add_bytecode(folder, packages, progress)
     lock.write_lock(folder / "pyodide-lock.json", packages, progress)
 
 

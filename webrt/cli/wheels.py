@@ -1,67 +1,54 @@
-"""Makes the wheels of a site: webrt's own, the stand-in for ml_dtypes, and onnx without its test data.
+"""webrt's own two wheels: `python -m webrt.cli.wheels FOLDER` writes what is released, `webrt site` ships the same.
 
-Equal content gives equal bytes, so a lock file and a browser's cache stay valid until something changes.
+`webrt` runs plans, natively and in a page; `webrt-compiler` adds what makes plans, the CPU provider, the sandbox and
+the page to the same folder. Every file of the installed package is in exactly one of them.
 """
 
 from __future__ import annotations
 
-import base64
-import hashlib
+import argparse
 import importlib.metadata
-import zipfile
-from collections.abc import Iterable, Iterator
+import re
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 
-from webrt import resources
+from webrt import parts, resources
+from webrt.cli.wheel_file import write_wheel
 from webrt.errors import WebrtError
-
-_ONNX_DROPPED = ("onnx/backend/test/data/", "onnx/backend/test/case/", "onnx/test/")
-_ONNX_DROPPED_SUFFIXES = (".h", ".cc", ".proto", ".in.proto", ".pyi")
-
 
 _COMPILES = (
     "webrt/compiler/", "webrt/confine/", "webrt/host/", "webrt/ops/", "webrt/_data/shaders/",
-    "webrt/ir.py", "webrt/lowering.py", "webrt/schema_shapes.py", "webrt/schemas.py",
+    "webrt/ir.py", "webrt/lowering.py", "webrt/sandbox.py", "webrt/schema_shapes.py", "webrt/schemas.py",
+    *(f"webrt/cli/{name}" for name in (
+        "assets.", "chromium.", "compile.", "download.", "lock.", "ml_dtypes_stand_in.", "page_wheels.",
+        "precision.", "sandbox_status.", "site.", "wheel_file.", "wheels.",
+    )),
 )  # fmt: skip
-_RUNS = ("webrt/runtime/", "webrt/_data/web/player.js", "webrt/_data/web/player/")
-_NATIVE = ("webrt/sandbox.py",)
-
-
-def write_wheel(folder: Path, name: str, version: str, files: dict[str, bytes], metadata: str = "") -> Path:
-    """Writes the pure wheel name-version-py3-none-any.whl with `files` (path in the wheel → content) and returns it.
-
-    `metadata` is the METADATA text; without it only name and version are stated.
-    """
-    info = f"{name}-{version}.dist-info"
-    tops = sorted({path.split("/")[0].removesuffix(".py") for path in files})
-    content = dict(sorted(files.items())) | {
-        f"{info}/METADATA": (metadata or f"Metadata-Version: 2.1\nName: {name}\nVersion: {version}\n").encode(),
-        f"{info}/WHEEL": b"Wheel-Version: 1.0\nGenerator: webrt\nRoot-Is-Purelib: true\nTag: py3-none-any\n",
-        f"{info}/top_level.txt": "".join(f"{top}\n" for top in tops).encode(),
-    }
-    path = folder / f"{name}-{version}-py3-none-any.whl"
-    _write_zip(path, content, f"{info}/RECORD")
-    return path
+"""What `webrt-compiler` holds, beside the files of the page; the rest is `webrt`'s."""
+_RUNS_IN_PAGES = tuple(
+    f"webrt/_data/web/{name}" for name in ("player.js", "player/", "python.js", "webrt.d.ts", "webrt.js")
+)
+_SUMMARY = "Compiles ONNX models for webrt, and runs them on the CPU: its compile half and CPU provider"
+_SCRIPTS = "[console_scripts]\nwebrt = webrt.cli:main\n"
 
 
 def own_wheels(folder: Path) -> list[Path]:
-    """Packs what works in a page of the installed webrt (editable or not) into two wheels in `folder`: `webrt`, which
-    runs plans and needs no other package, and `webrt_compiler`, which adds the compile half and the CPU provider.
+    """Packs the installed webrt (editable, of a source tree, or of these wheels) into the two wheels, in `folder`.
 
     Raises WebrtError when webrt is imported without having been installed.
     """
     try:
-        version = importlib.metadata.version("webrt")
+        installed = importlib.metadata.distribution("webrt")
     except importlib.metadata.PackageNotFoundError as error:
         raise WebrtError("webrt is not installed; `pip install -e .` in its checkout first") from error
-    files = own_files()
-    runs = {name: content for name, content in files.items() if _is_run(name)}
-    compiles = {name: content for name, content in files.items() if name.startswith(_COMPILES)}
-    needs = "".join(f"Requires-Dist: {name}\n" for name in ("webrt", "numpy", "onnx"))
-    metadata = f"Metadata-Version: 2.1\nName: webrt_compiler\nVersion: {version}\n{needs}"
+    files, version = own_files(), installed.version
+    info = {"licenses/LICENSE": installed.read_text("licenses/LICENSE") or ""}
+    runs = {name: content for name, content in files.items() if not of_compiler(name)}
+    compiles = {name: content for name, content in files.items() if of_compiler(name)}
+    metadata, more = _metadata(installed)
     return [
-        write_wheel(folder, "webrt", version, runs),
-        write_wheel(folder, "webrt_compiler", version, compiles, metadata),
+        write_wheel(folder, "webrt", version, runs, info | {"METADATA": metadata, "entry_points.txt": _SCRIPTS}),
+        write_wheel(folder, "webrt_compiler", version, compiles, info | {"METADATA": more}),
     ]
 
 
@@ -74,35 +61,41 @@ def own_files() -> dict[str, bytes]:
     return files
 
 
-def _is_run(name: str) -> bool:
-    """Whether a file belongs to what runs plans in a page: the modules at the top, runtime/ and the player."""
-    at_top = name.count("/") == 1 and not name.startswith((*_COMPILES, *_NATIVE))
-    return at_top or name.startswith(_RUNS)
+def of_compiler(name: str) -> bool:
+    """Whether a file, by its path in a wheel, is part of `webrt-compiler` and not of `webrt`."""
+    return name.startswith(_COMPILES) or (name.startswith("webrt/_data/web/") and not name.startswith(_RUNS_IN_PAGES))
 
 
-def ml_dtypes_wheel(folder: Path) -> Path:
-    """Packs the stand-in for ml_dtypes into a wheel in `folder`."""
-    source = Path(__file__).with_name("ml_dtypes_stand_in.py").read_bytes()
-    return write_wheel(folder, "ml_dtypes", "0.5.4+webrt", {"ml_dtypes/__init__.py": source})
+def _metadata(installed: importlib.metadata.Distribution) -> tuple[str, str]:
+    """METADATA of `webrt` and of `webrt-compiler`. In a page, `webrt` needs numpy only for arrays, so not there."""
+    head, _, readme = (installed.read_text("METADATA") or "").partition("\n\n")
+    kept = [line for line in head.splitlines() if not line.startswith(("Provides-Extra:", "Requires-Dist:"))]
+    same = f"=={installed.version}"
+    runs = [
+        f'Requires-Dist: {_requirement("numpy")}; sys_platform != "emscripten"',
+        "Provides-Extra: compile",
+        f'Requires-Dist: {parts.COMPILER}{same}; extra == "compile"',
+        "Provides-Extra: native",
+        f'Requires-Dist: {_requirement("wgpu")}; extra == "native"',
+    ]
+    said = {"Name": parts.COMPILER, "Summary": _SUMMARY}
+    other = [f"{key}: {said.get(key, text)}" for key, text in (line.split(": ", 1) for line in kept)]
+    needs = [f"Requires-Dist: {name}" for name in (f"webrt{same}", _requirement("numpy"), _requirement("onnx"))]
+    compiles = [line for line in other if not line.startswith("Description-Content-Type:")]
+    return "\n".join([*kept, *runs]) + f"\n\n{readme}", "\n".join([*compiles, *needs]) + "\n"
 
 
-def slim_onnx(wheel: Path, folder: Path) -> Path:
-    """Copies onnx's wheel without test data, C++ sources and stubs, which are three quarters of it.
-
-    The result has the build tag 1webrt, so its name differs from the original's.
-    """
-    name, version, *tags = wheel.name.split("-")
-    path = folder / "-".join((name, version, "1webrt", *tags))
-    with zipfile.ZipFile(wheel) as archive:
-        content = {member: archive.read(member) for member in archive.namelist() if _is_kept(member)}
-    _write_zip(path, content, f"{name}-{version}.dist-info/RECORD")
-    return path
-
-
-def _is_kept(member: str) -> bool:
-    return not (
-        member.endswith(("/", "/RECORD")) or member.startswith(_ONNX_DROPPED) or member.endswith(_ONNX_DROPPED_SUFFIXES)
-    )
+def _requirement(name: str) -> str:
+    """A package and its versions as the installed webrt asks for it. Raises WebrtError where it does not."""
+    for own in ("webrt", parts.COMPILER):
+        try:
+            listed = importlib.metadata.requires(own) or []
+        except importlib.metadata.PackageNotFoundError:
+            continue
+        for line in listed:
+            if re.match(rf"{name}\b(?!-)", line):
+                return line.split(";")[0].strip()
+    raise WebrtError(f"the installed webrt does not say which {name} it needs; install it again")
 
 
 def _tree(folder: Path) -> Iterator[tuple[str, bytes]]:
@@ -114,17 +107,16 @@ def _tree(folder: Path) -> Iterator[tuple[str, bytes]]:
             yield relative.as_posix(), path.read_bytes()
 
 
-def _record(content: Iterable[tuple[str, bytes]], record: str) -> bytes:
-    lines = []
-    for name, data in content:
-        digest = base64.urlsafe_b64encode(hashlib.sha256(data).digest()).rstrip(b"=").decode()
-        lines.append(f"{name},sha256={digest},{len(data)}\n")
-    return "".join([*lines, f"{record},,\n"]).encode()
+def main(argv: Sequence[str] | None = None) -> int:
+    """`python -m webrt.cli.wheels FOLDER`: writes both wheels and prints their sizes."""
+    parser = argparse.ArgumentParser(prog="python -m webrt.cli.wheels", description="Writes webrt's two wheels.")
+    parser.add_argument("folder", type=Path, metavar="FOLDER", help="made where there is none")
+    folder: Path = parser.parse_args(argv).folder
+    folder.mkdir(parents=True, exist_ok=True)
+    for path in own_wheels(folder):
+        print(f"{path}: {path.stat().st_size} bytes")
+    return 0
 
 
-def _write_zip(path: Path, content: dict[str, bytes], record: str) -> None:
-    with zipfile.ZipFile(path, "w", zipfile.ZIP_DEFLATED) as archive:
-        for name, data in [*content.items(), (record, _record(content.items(), record))]:
-            entry = zipfile.ZipInfo(name, date_time=(2020, 2, 2, 0, 0, 0))
-            entry.compress_type, entry.external_attr = zipfile.ZIP_DEFLATED, 0o644 << 16
-            archive.writestr(entry, data)
+if __name__ == "__main__":
+    raise SystemExit(main())
