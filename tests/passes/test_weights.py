@@ -191,7 +191,8 @@ PADS = np.array([0, 0, 1, 2, 0, 0, 0, 1], np.int64)
     ("body", "left"),
     [
         ("p = Pad(x, pads) y = Conv<pads=[1,1,1,1]>(p, w)", ["Conv"]),
-        ("p = Pad(x, pads) y = AveragePool<kernel_shape=[2,2]>(p)", ["AveragePool"]),
+        ("p = Pad(x, pads) y = AveragePool<kernel_shape=[2,3]>(p)", ["AveragePool"]),
+        ("p = Pad(x, pads) y = AveragePool<kernel_shape=[2,2]>(p)", ["Pad", "AveragePool"]),
         ("p = Pad(x, pads) y = AveragePool<kernel_shape=[2,2],pads=[1,1,1,1]>(p)", ["Pad", "AveragePool"]),
         ("p = Pad(x, pads) y = MaxPool<kernel_shape=[2,2]>(p)", ["Pad", "MaxPool"]),
         ("p = Pad(x, pads, one) y = Conv(p, w)", ["Pad", "Conv"]),

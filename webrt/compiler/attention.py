@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field, replace
 
+from webrt import dims as D
 from webrt import dtypes as T
 from webrt.compiler.groups import grow, steps_of, stored
 from webrt.compiler.lines import Lines
@@ -11,9 +12,10 @@ from webrt.compiler.rewrite import number
 from webrt.compiler.seen import Seen, through, trace
 from webrt.errors import UnsupportedOp, UnsupportedType
 from webrt.ir import Node, Value
-from webrt.lowering import Builder, normalize_axis
-from webrt.ops.attend import Empty, Heads, attend
+from webrt.lowering import Builder, Window, normalize_axis, strides
+from webrt.ops.attend import attend
 from webrt.ops.composed import epilogue_steps
+from webrt.ops.head_views import Empty, Heads
 from webrt.ops.vectors import IDENTITY, Epilogue
 from webrt.ops.view import View
 
@@ -47,6 +49,10 @@ def _pieces(lines: Lines, softmax: int) -> Pieces | None:
         return None
     weights, cleared, taken = _cleared(lines, node, softmax)
     product = lines.only_reader(weights)
+    if product is not None and product.op == "Cast" and product.output().dtype in T.FLOATS:
+        weights = product.output()
+        taken.add(lines.maker[weights])
+        product = lines.only_reader(weights)
     if product is None or product.op != "MatMul" or product.input(0) is not weights:
         return None
     i = lines.maker.get(x)
@@ -84,7 +90,12 @@ def _logits(lines: Lines, members: list[int], x: Value, softmax: int) -> Node | 
 def _rewrite(lines: Lines, pieces: Pieces) -> None:
     q, k = _operand(lines, pieces.logits, 0), _operand(lines, pieces.logits, 1)
     v = _operand(lines, pieces.product, 1, scaled=False)
-    if q is None or k is None or v is None or not _fit(q, k, v):
+    if q is None or k is None or v is None:
+        return
+    once_k, once_v = _shared(lines, k), _shared(lines, v, scaled=False)
+    if once_k is not None and once_v is not None:
+        k, v = once_k, once_v
+    if not _fit(q, k, v):
         return
     k = replace(k, view=k.view.permute((0, 1, 3, 2)))
     out, last = _result(lines, pieces)
@@ -116,12 +127,35 @@ def _operand(lines: Lines, node: Node, index: int, scaled: bool = True) -> Seen 
     return trace(lines, Seen(x, whole), scaled)
 
 
+def _shared(lines: Lines, seen: Seen, scaled: bool = True) -> Seen | None:
+    """Heads that are several neighbours' each, before Expand and Reshape made one of them for every neighbour."""
+    i = lines.maker.get(seen.x)
+    moves = [m for m in lines.placed[i].moves if m[0] is seen.x] if i is not None else []
+    if len(moves) != 1:
+        return None
+    _, source, view = moves[0]
+    if isinstance(source, Window) or len(view.shape) != 5:
+        return None
+    batch, groups, times, steps, head = view.shape
+    own, repeated = strides((batch, groups, steps, head)), strides((batch, D.mul(groups, times), steps, head))
+    places = [repeated.index(s) for s in seen.view.strides if s in repeated]
+    if view.strides[2] != 0 or seen.view.offset != 0 or places[:2] != [0, 1] or sorted(places) != [0, 1, 2, 3]:
+        return None
+    if seen.view.shape != tuple((batch, D.mul(groups, times), steps, head)[k] for k in places):
+        return None
+    inner = View((batch, groups, steps, head), (*view.strides[:2], *view.strides[3:]), view.offset)
+    once = View(tuple(inner.shape[k] for k in places), tuple(own[k] for k in places))
+    further = through(inner, once)
+    return None if further is None else trace(lines, replace(seen, x=source, view=further), scaled)
+
+
 def _fit(q: Seen, k: Seen, v: Seen) -> bool:
-    """Whether keys and values are there for all queries: as many heads, or one; as many batch entries, or one."""
+    """Whether keys and values are there for all queries: heads of their own, or for several neighbouring ones; as many
+    batch entries, or one."""
     batch, heads = q.view.shape[:2]
     return (
         all(x.view.shape[0] in (1, batch) and x.view.shape[1] == k.view.shape[1] for x in (k, v))
-        and k.view.shape[1] in (1, heads)
+        and (k.view.shape[1] in (1, heads) or D.mod(heads, k.view.shape[1]) == 0)
         and all(x.x.dtype == q.x.dtype for x in (k, v))
     )
 

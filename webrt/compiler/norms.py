@@ -1,4 +1,4 @@
-"""LayerNormalization and RMSNormalization from the operators that exporters write them with."""
+"""LayerNormalization, RMSNormalization and Softmax from the operators that exporters write them with."""
 
 from __future__ import annotations
 
@@ -11,6 +11,8 @@ import onnx
 from webrt import dtypes as T
 from webrt import lowering
 from webrt.compiler.lines import Lines
+from webrt.compiler.rewrite import number
+from webrt.compiler.softmaxes import fuse_softmax
 from webrt.errors import NotConstant, UnsupportedOp, UnsupportedType
 from webrt.ir import Node, Value, constant
 from webrt.lowering import Builder, normalize_axis
@@ -31,28 +33,36 @@ class Norm:
 
 
 def fuse_norms(lines: Lines) -> None:
-    """d / √(mean(d²) + ε) · scale + bias → LayerNormalization where d = x - mean(x), RMSNormalization where d = x."""
-    for i, p in enumerate(lines.placed):
+    """d / √(mean(d²) + ε) · scale + bias → LayerNormalization where d = x - mean(x), RMSNormalization where d = x;
+    exp(x - max(x)) / sum(exp(x - max(x))) → Softmax. Casts to another float type and back are taken in."""
+    for p in list(lines.placed):
         if p.how == "kernel" and p.node.op in ("Div", "Mul"):
             norm = _core(lines, p.node)
             if norm is not None:
-                _rewrite(lines, _with_affine(lines, i, norm))
+                _rewrite(lines, _with_affine(lines, _before_cast(lines, norm)))
+            elif p.node.op == "Div":
+                fuse_softmax(lines, p.node)
 
 
 def _core(lines: Lines, node: Node) -> Norm | None:
     """d / √(mean(d²) + ε), or d · (1 / √…), where d is x or x - mean(x)."""
-    for d, deviation, extra in _quotients(lines, node):
-        root = lines.made_by(deviation, "Sqrt")
-        total = root and lines.made_by(root.input(0), "Add")
+    for d, deviation, inverted in _quotients(node):
+        cast = _cast(lines, deviation, wide=False)
+        power = _power(lines, deviation if cast is None else cast.input(0))
+        if power is None or power.exponent != (-0.5 if inverted else 0.5):
+            continue
+        total = lines.made_by(power.base, "Add")
         for variance, epsilon in _pairs(total):
             mean = lines.made_by(variance, "ReduceMean")
             square = mean and lines.made_by(mean.input(0), "Pow", "Mul")
             axis = _axis(mean) if mean is not None else None
-            if not (root and square and _is_square_of(square, d)) or axis is None:
+            between = square and _square_of(lines, square, d)
+            if square is None or between is None or axis is None or node.output().shape != d.shape:
                 continue
             if epsilon.const is None or epsilon.const.size != 1:
                 continue
-            values = [*extra, deviation, root.input(0), variance, square.output()]
+            values = [*([deviation] if cast else []), *power.values]
+            values += [variance, square.output(), *(between or [])]
             norm = Norm(d, axis, float(epsilon.const.reshape(-1)[0]), False, node.output(), values)
             return _centred(lines, norm, axis)
     return None
@@ -67,17 +77,65 @@ def _centred(lines: Lines, norm: Norm, axis: int) -> Norm:
     return norm
 
 
-def _quotients(lines: Lines, node: Node) -> Iterator[tuple[Value, Value, list[Value]]]:
-    """(numerator, divisor, what stands between) of a division, or of a product with a reciprocal."""
+def _before_cast(lines: Lines, norm: Norm) -> Norm:
+    """The norm of what is cast for it alone, where its result becomes of that type again."""
+    cast = _cast(lines, norm.x, wide=True)
+    if cast is None:
+        return norm
+    pieces = {lines.maker[v] for v in (*norm.values, norm.result)}
+    if lines.only_for(norm.x, pieces):
+        norm.values.append(norm.x)
+        norm.x = cast.input(0)
+    return norm
+
+
+def _quotients(node: Node) -> Iterator[tuple[Value, Value, bool]]:
+    """(numerator, divisor, False), or (factor, other factor, True)."""
     if node.op == "Div":
-        yield node.input(0), node.input(1), []
-        return
-    for d, other in _pairs(node):
-        inverse = lines.made_by(other, "Reciprocal", "Div")
-        if inverse is not None and inverse.op == "Reciprocal":
-            yield d, inverse.input(0), [other]
-        elif inverse is not None and _is_number(inverse.input(0), 1.0):
-            yield d, inverse.input(1), [other]
+        yield node.input(0), node.input(1), False
+    else:
+        for d, other in _pairs(node):
+            yield d, other, True
+
+
+@dataclass(frozen=True)
+class Power:
+    """base ** exponent; `values` are what the pieces make of the base, and itself."""
+
+    base: Value
+    exponent: float
+    values: tuple[Value, ...]
+
+
+def _power(lines: Lines, v: Value) -> Power | None:
+    """A value as a power, by Sqrt, Reciprocal, 1 / x and Pow."""
+    base, exponent, values = v, 1.0, [v]
+    for _ in range(2):
+        node = lines.made_by(base, "Sqrt", "Reciprocal", "Div", "Pow")
+        if node is None:
+            break
+        if node.op == "Div":
+            if not _is_number(node.input(0), 1.0):
+                break
+            base, exponent = node.input(1), -exponent
+        elif node.op == "Pow":
+            by = number(node.input(1))
+            if by not in (0.5, -0.5):
+                break
+            base, exponent = node.input(0), exponent * by
+        else:
+            base, exponent = node.input(0), exponent * (0.5 if node.op == "Sqrt" else -1.0)
+        values.append(base)
+    return Power(base, exponent, tuple(values)) if len(values) > 1 else None
+
+
+def _cast(lines: Lines, v: Value, wide: bool) -> Node | None:
+    """The Cast that makes a value an f32 of a half (`wide`), or a half of an f32."""
+    node = lines.made_by(v, "Cast")
+    if node is None:
+        return None
+    large, small = (v, node.input(0)) if wide else (node.input(0), v)
+    return node if large.dtype == T.F32 and small.dtype in (T.F16, T.BF16) else None
 
 
 def _pairs(node: Node | None) -> Iterator[tuple[Value, Value]]:
@@ -86,14 +144,19 @@ def _pairs(node: Node | None) -> Iterator[tuple[Value, Value]]:
         yield node.input(1), node.input(0)
 
 
-def _is_square_of(node: Node, d: Value) -> bool:
-    if node.input(0) is not d:
-        return False
-    return node.input(1) is d if node.op == "Mul" else _is_number(node.input(1), 2.0)
+def _square_of(lines: Lines, node: Node, d: Value) -> list[Value] | None:
+    """What stands between d and its square, which is at most a Cast; None where the node is no square of d."""
+    x = node.input(0)
+    if node.input(1) is not x if node.op == "Mul" else not _is_number(node.input(1), 2.0):
+        return None
+    cast = _cast(lines, x, wide=True) if x is not d else None
+    if x is d:
+        return []
+    return [x] if cast is not None and cast.input(0) is d else None
 
 
-def _is_number(v: Value, number: float) -> bool:
-    return v.const is not None and v.const.size == 1 and float(v.const.reshape(-1)[0]) == number
+def _is_number(v: Value, expected: float) -> bool:
+    return number(v) == expected
 
 
 def _axis(mean: Node) -> int | None:
@@ -109,16 +172,17 @@ def _axis(mean: Node) -> int | None:
     return axes[0] if axes == list(range(axes[0], rank)) else None
 
 
-def _with_affine(lines: Lines, index: int, norm: Norm) -> Norm:
+def _with_affine(lines: Lines, norm: Norm) -> Norm:
     """The norm with the Mul and the Add that follow it, where their other operand is the same for all rows."""
     for op in ("Mul", "Add"):
+        _after_cast(lines, norm)
         node = lines.only_reader(norm.result)
         if node is None or node.op != op or (op == "Add" and (norm.scale is None or not norm.centred)):
             break
         other = next((b for a, b in _pairs(node) if a is norm.result and b is not a), None)
         if other is None or other.rank > norm.x.rank - norm.axis or node.output().shape != norm.x.shape:
             break
-        if other.dtype not in T.FLOATS or node.output().dtype != norm.x.dtype:
+        if other.dtype not in T.FLOATS or node.output().dtype != norm.result.dtype:
             break
         norm.values.append(norm.result)
         norm.result = node.output()
@@ -126,7 +190,16 @@ def _with_affine(lines: Lines, index: int, norm: Norm) -> Norm:
             norm.scale = other
         else:
             norm.bias = other
+    _after_cast(lines, norm)
     return norm
+
+
+def _after_cast(lines: Lines, norm: Norm) -> None:
+    """Goes past a Cast back to the type of x."""
+    node = lines.only_reader(norm.result)
+    if node is not None and _cast(lines, node.output(), wide=False) and norm.x.dtype == node.output().dtype:
+        norm.values.append(norm.result)
+        norm.result = node.output()
 
 
 def _rewrite(lines: Lines, norm: Norm) -> None:

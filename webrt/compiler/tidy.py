@@ -11,7 +11,10 @@ from webrt.compiler.rewrite import Uses, known_ints, number
 from webrt.dtypes import DType
 from webrt.ir import Graph, Node, Value
 
-_SAME_SHAPE = frozenset({"Reshape", "Flatten", "Squeeze", "Unsqueeze", "Expand", "Tile"})
+_RESHAPES = frozenset({"Reshape", "Flatten", "Squeeze", "Unsqueeze"})
+_SAME_SHAPE = _RESHAPES | {"Expand", "Tile"}
+_REACH = 8
+"""Reshapes that are looked through."""
 _NEUTRAL = {"Add": 0.0, "Sub": 0.0, "Mul": 1.0, "Div": 1.0}
 
 
@@ -55,9 +58,23 @@ def _unchanged(node: Node) -> Value | None:
         return x if _is_inference(node) else None
     if node.op in _NEUTRAL:
         return _other_than(node, _NEUTRAL[node.op])
+    if node.op in _RESHAPES and out.shape is not None:
+        x = _before_reshapes(x, out)
     if x.shape is None or x.shape != out.shape:
         return None
     return x if node.op in _SAME_SHAPE or _moves_nothing(node) else None
+
+
+def _before_reshapes(x: Value, out: Value) -> Value:
+    """x, or what was reshaped to it, as far back as there is a tensor of out's shape."""
+    v = x
+    for _ in range(_REACH):
+        if v.shape == out.shape:
+            return v
+        if v.producer is None or v.producer.op not in _RESHAPES:
+            break
+        v = v.producer.input(0)
+    return x
 
 
 def _other_than(node: Node, neutral: float) -> Value | None:

@@ -69,10 +69,14 @@ class Rows:
         """Whether a row's elements are neighbours in memory."""
         return not any(r for r, _ in self.dims[:-1])
 
+    @property
+    def fours(self) -> int:
+        """4 where rows are whole fours, in memory too; else 1."""
+        return 4 if self.contiguous and D.mod(self.length, 4) == 0 and self.length != 0 else 1
+
     def vec(self, x: Value) -> int:
         """4 where rows of `x` can be read as vec4."""
-        whole = self.contiguous and D.mod(self.length, 4) == 0 and self.length != 0
-        return 4 if whole and x.dtype is not None and x.dtype.bits == 32 else 1
+        return self.fours if x.dtype is not None and x.dtype.bits == 32 else 1
 
     def sizes(self, prefix: str = "d") -> dict[str, Dim]:
         """The sizes of the collapsed axes as params: what `locate` and `index` need."""

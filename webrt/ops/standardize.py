@@ -16,6 +16,7 @@ from webrt.lowering import Builder, Variant, grid
 from webrt.ops.reduce import row_sums
 from webrt.ops.rows import Rows, split
 from webrt.ops.softmax import UNIT
+from webrt.ops.vectors import kind, load4, store_fours, vec_of
 
 INVERSE_DEVIATION = "1.0 / sqrt(a / f32(p.length) + bitcast<f32>(p.epsilon))"
 
@@ -86,24 +87,35 @@ def _row_kernel(
     b: Builder, out: Value, x: Value, rows: Rows, epsilon: float, centred: bool, scale: Affine | None,
     bias: Affine | None, name: str,
 ) -> bool:  # fmt: skip
-    """One invocation per row where all is f32 and scale and bias run along the row; False where that does not hold."""
+    """One invocation per row where scale and bias run along the row, and all is f32 or rows are whole fours; False
+    where that does not hold."""
     parts = {"scale": scale, "bias": bias}
     given = {k: v for k, v in parts.items() if v is not None}
     along = all(a.at == _along(rows) for a in given.values())
-    floats = all(v.dtype == T.F32 for v in (x, out, *(a.value for a in given.values())))
-    if not (along and floats and rows.contiguous) or split(rows.count, rows.length) is not None:
-        return False
-    vec = rows.vec(x)
     reads = {"x": x, **{k: a.value for k, a in given.items()}}
-    text = "v" + (" * scale[k]" if scale else "") + (" + bias[k]" if bias else "")
+    vec = rows.fours
+    fits = all(v.dtype == T.F32 or (vec == 4 and v.dtype in T.FLOATS) for v in (*reads.values(), out))
+    if not (along and fits and rows.contiguous) or split(rows.count, rows.length) is not None:
+        return False
+    text = "v" + (" * unit_scale(k)" if scale else "") + (" + unit_bias(k)" if bias else "")
+    affine = f"fn affine(v: V, k: u32) -> V {{ return {text}; }}"
+    store = "out[u] = r;" if vec == 1 else f"let i = 4u * u; {store_fours(kind(out))}"
+    keep = f"fn keep(u: u32, r: V) {{ {store} }}"
     variant = Variant(
         "norm_rows", grid(rows.count), consts={"CENTRED": centred, "LANES": vec}, types={"V": UNIT[vec]},
-        use=(f"unit{vec}",), fns=[f"fn affine(v: V, k: u32) -> V {{ return {text}; }}"],
-        vec=dict.fromkeys((*reads, "out"), vec),
+        use=(f"unit{vec}",), fns=[*(_unit(k, v, vec) for k, v in reads.items()), affine, keep],
+        vec=vec_of(**{k: (kind(v), vec == 4) for k, v in {**reads, "out": out}.items()}),
     )  # fmt: skip
     params = {"n": rows.count, "length": D.floordiv(rows.length, vec), "epsilon": epsilon}
     b.launch(variant, reads=reads, writes={"out": out}, params=params, name=name)
     return True
+
+
+def _unit(name: str, v: Value, lanes: int) -> str:
+    """`fn unit_<name>(k) -> V`: unit k of a tensor."""
+    if lanes == 1:
+        return f"fn unit_{name}(k: u32) -> V {{ return {name}[k]; }}"
+    return f"{load4(name, kind(v), True, fours=True)}\nfn unit_{name}(k: u32) -> V {{ return load4_{name}(k); }}"
 
 
 def skip_rows(
