@@ -8,8 +8,7 @@ multiplies (the two passes of https://arxiv.org/abs/2112.05682, section 2, withi
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass, replace
-from enum import IntEnum
+from dataclasses import replace
 
 from webrt import dims as D
 from webrt import dtypes as T
@@ -17,60 +16,12 @@ from webrt.dims import Dim
 from webrt.errors import ShapeError, UnsupportedOp
 from webrt.ir import Value
 from webrt.lowering import Builder, Variant, grid, require
-from webrt.ops.vectors import IDENTITY, Epilogue, can_load4, finish, kind, load4, through_temp, vec_of
-from webrt.ops.view import View
+from webrt.ops.attend_online import Sizes, attend_online, covers
+from webrt.ops.head_views import Empty, Heads
+from webrt.ops.vectors import IDENTITY, Epilogue, finish, kind, through_temp, vec_of
 
 MOST_KEYS = 96_000
 """Two loops over fours of keys in one invocation."""
-
-
-class Empty(IntEnum):
-    """What a row of weights is whose largest logit is not finite: NaN; 0 where that is -inf; 0 in all cases."""
-
-    NAN = 0
-    HIDDEN = 1
-    ZERO = 2
-
-
-@dataclass(frozen=True)
-class Heads:
-    """[batch, heads, steps, head] elements of a tensor, as a view of rank 4."""
-
-    x: Value
-    view: View
-
-    def __post_init__(self) -> None:
-        if len(self.view.shape) != 4:
-            raise ShapeError(f"heads of rank {len(self.view.shape)}")
-
-    @staticmethod
-    def of(x: Value) -> Heads:
-        """A tensor [batch, heads, steps, head]."""
-        return Heads(x, View.of(x.known_shape))
-
-    @property
-    def fours(self) -> bool:
-        """Whether a head's elements can be loaded in aligned fours."""
-        *steps, last = self.view.strides
-        counts = (self.view.offset, self.view.shape[3], *steps)
-        return last == 1 and all(can_load4(kind(self.x), c) for c in counts)
-
-    def params(self, name: str, batch: Dim) -> dict[str, Dim]:
-        """Strides and offset; a batch of 1 is there for all of `batch`."""
-        first, *others = self.view.strides
-        own = self.view.shape[0]
-        moves = (first if own == batch else D.select(D.eq(own, 1), 0, first), *others)
-        return {**{f"{name}_{a}": step for a, step in zip("nhsd", moves)}, f"{name}_at": self.view.offset}
-
-    def loader(self, name: str) -> str:
-        """`fn <name>4(at, d)`: elements d … d+3 of the head that starts at `at`, 0 behind its end."""
-        alias = f"vec4<{name.upper()}>"
-        if self.fours:
-            get = load4(name, kind(self.x), True)
-            return f"{get}\nfn {name}4(at: u32, d: u32) -> {alias} {{ return load4_{name}(at + min(d, p.head - 4u)); }}"
-        one = "select(load_{n}(at + min(d + {k}u, p.head - 1u) * p.{n}_d), 0.0, d + {k}u >= p.head)"
-        each = ", ".join(one.format(n=name, k=k) for k in range(4))
-        return f"fn {name}4(at: u32, d: u32) -> {alias} {{ return {alias}({each}); }}"
 
 
 def attend(
@@ -85,11 +36,16 @@ def attend(
         raise UnsupportedOp(f"attention of {q.x.dtype} over {k.x.dtype}")
     (batch, heads, steps, _), (_, groups, keys, _) = q.view.shape, k.view.shape
     b.check(D.lt(keys, MOST_KEYS), f"attention over more than {MOST_KEYS} keys")
-    rows = D.mul(D.floordiv(heads, groups), steps)
+    share = D.floordiv(heads, groups)
+    rows, batches = D.mul(share, steps), D.mul(batch, groups)
+    if covers(b, q, k, v, epilogue):
+        sizes = Sizes(rows, keys, batches, groups, share, steps, *(int(str(h.view.shape[3])) for h in (q, v)))
+        attend_online(b, sizes, q, k, v, out, epilogue, empty)
+        return
     four = D.ceildiv(keys, 4)
     logits = b.temp(T.F32, (batch, heads, steps, D.mul(four, 4)))
     common: dict[str, Dim | float] = {
-        "m": rows, "n": keys, "row": four, "batches": D.mul(batch, groups), "groups": groups,
+        "m": rows, "n": keys, "row": four, "batches": batches, "groups": groups,
         "steps": D.maximum(steps, 1), "lowest": -math.inf,
     }  # fmt: skip
     _logits(b, q, k, logits, common, epilogue)

@@ -14,7 +14,8 @@ from webrt.dims import Dim
 from webrt.errors import ShapeError, UnsupportedOp
 from webrt.ir import Node, Value
 from webrt.lowering import Builder, Info, op, require
-from webrt.ops.attend import Empty, Heads, attend
+from webrt.ops.attend import attend
+from webrt.ops.head_views import Empty, Heads
 from webrt.ops.outline import Recorder, launch_outlines, needed
 from webrt.ops.rotary import Turn, rotate
 from webrt.ops.vectors import Epilogue

@@ -14,7 +14,8 @@ from webrt.dims import Dim
 from webrt.errors import InvalidModel, ShapeError, UnsupportedOp
 from webrt.ir import Node, Value
 from webrt.lowering import Builder, Info, Shape, op, require
-from webrt.ops.attend import Heads, attend
+from webrt.ops.attend import attend
+from webrt.ops.head_views import Heads
 from webrt.ops.matmul import multiply
 from webrt.ops.vectors import IDENTITY, Epilogue, kind
 from webrt.ops.view import View, move
