@@ -20,6 +20,7 @@ from typing import Any
 
 from webrt.cli import download
 from webrt.errors import WebrtError
+from webrt.files import atomic_file
 
 Progress = Callable[[str, int, int], None]
 """Called with what is being done, bytes (or steps) done, and their total."""
@@ -143,6 +144,16 @@ def demo_model_path(progress: Progress | None = None) -> Path:
     """The OCR demo's model, PP-OCRv4's recogniser, fetched on first use; raises WebrtError when it cannot be had."""
     [path] = fetch_groups("demo", progress=progress or silent)
     return path
+
+
+def keep(path: Path, text: str, most: int) -> None:
+    """Writes a file of the cache, whole or not at all, and drops all but the newest `most` of its kind: of those whose
+    names begin as this one's does up to the first dash."""
+    with atomic_file(path) as file:
+        file.write(text.encode())
+    kind = path.name.partition("-")[0]
+    for old in sorted(path.parent.glob(f"{kind}-*"), key=lambda p: p.stat().st_mtime)[:-most]:
+        old.unlink(missing_ok=True)
 
 
 def silent(what: str, done: int, total: int) -> None:

@@ -107,6 +107,23 @@ def _driver() -> Iterator[Playwright]:
             _drivers.running = None
 
 
+def evaluate(folder: Path, script: str, given: Any) -> str:
+    """What a script (a function, as JavaScript) gives of `given`, in a page of `folder`'s index.html in Chromium.
+
+    Raises WebrtError when it fails, and as `launch`.
+    """
+    with serve(folder) as base, launch() as browser:
+        from playwright.sync_api import Error
+
+        page = browser.new_page()
+        try:
+            page.goto(base)
+            return str(page.evaluate(script, given))
+        except Error as error:
+            words = [line for line in error.message.splitlines() if line and not line.startswith(" ")]
+            raise WebrtError(f"a script failed in Chromium: {words[-1]}") from error
+
+
 def foreign_requests(context: BrowserContext, base: str) -> list[str]:
     """A list that fills with the URL of every request of the context that goes to another host than `base`."""
     seen: list[str] = []

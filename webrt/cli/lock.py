@@ -44,20 +44,10 @@ def write_lock(path: Path, wheels: list[Path], progress: assets.Progress) -> Non
     with assets.locked(folder):
         if not kept.is_file():
             progress("Writing the lock file", 0, 1)
-            _keep(kept, _checked(make(wheels, parts), wheels))
+            found = {"info": assets.catalog().info, "packages": _checked(make(wheels, parts), wheels)}
+            assets.keep(kept, json.dumps(found, indent=1, sort_keys=True) + "\n", _KEPT)
             progress("Writing the lock file", 1, 1)
     shutil.copyfile(kept, path)
-
-
-def _keep(path: Path, packages: dict[str, Any]) -> None:
-    """Writes the lock to the cache, whole or not at all, and drops all but the newest locks there."""
-    text = json.dumps({"info": assets.catalog().info, "packages": packages}, indent=1, sort_keys=True)
-    part = path.with_suffix(".part")
-    part.write_text(text + "\n", encoding="utf-8")
-    part.replace(path)
-    locks = sorted(path.parent.glob("lock-*.json"), key=lambda lock: lock.stat().st_mtime)
-    for old in locks[:-_KEPT]:
-        old.unlink(missing_ok=True)
 
 
 def _key(wheels: list[Path]) -> str:
@@ -119,8 +109,8 @@ def _by_micropip(wheels: list[Path], parts: list[Path]) -> dict[str, Any]:
         (folder / "pyodide-lock.json").write_text(json.dumps(start), encoding="utf-8")
         (folder / "index.html").write_text("<!doctype html><title>lock</title>", encoding="utf-8")
         added = [wheel.name for wheel in wheels if not _is_pyodides(wheel)]
-        packages: dict[str, Any] = json.loads(_evaluate(folder, [*start["packages"]], added))["packages"]
-    return packages
+        frozen = json.loads(chromium.evaluate(folder, _FREEZE, [[*start["packages"]], added]))
+    return dict(frozen["packages"])
 
 
 def _is_pyodides(wheel: Path) -> bool:
@@ -148,16 +138,3 @@ def _entry(wheel: Path) -> dict[str, Any]:
         "depends": [],
         "unvendored_tests": False,
     }
-
-
-def _evaluate(folder: Path, packages: list[str], names: list[str]) -> str:
-    with chromium.serve(folder) as base, chromium.launch() as browser:
-        from playwright.sync_api import Error
-
-        page = browser.new_page()
-        try:
-            page.goto(base)
-            return str(page.evaluate(_FREEZE, [packages, names]))
-        except Error as error:
-            words = [line for line in error.message.splitlines() if line and not line.startswith(" ")]
-            raise WebrtError(f"micropip.freeze() failed in Chromium: {words[-1]}") from error
