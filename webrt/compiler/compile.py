@@ -24,6 +24,7 @@ from webrt.compiler import (
     frontend,
     fuse,
     in_place,
+    islands,
     lower,
     memory,
     normalize,
@@ -32,6 +33,7 @@ from webrt.compiler import (
 )
 from webrt.compiler.body import Control, every
 from webrt.compiler.infer import infer, is_variable, variables_for
+from webrt.compiler.lines import Lines
 from webrt.compiler.opening import Bodies
 from webrt.compiler.options import CompileOptions
 from webrt.compiler.partition import Demands, Placed
@@ -71,6 +73,9 @@ def compile_model(source: frontend.Source, options: CompileOptions | None = None
     if options.strict:
         refuse_cpu_nodes(placed)
     extended = _extended(graph, options)
+    if islands.NAME in extended and not options.strict:
+        lines = Lines(placed, set(graph.outputs), options.target)
+        trace.extended(islands.NAME, lines, lambda lines: islands.move_islands(lines, graph, options.free_dims))
     if extended:
         _report(options, "fuse")
         placed = _fused(graph, placed, options.target, extended, trace)
@@ -140,10 +145,11 @@ def _front_half(
 
 def _extended(graph: Graph, options: CompileOptions) -> list[str]:
     """The extended passes to run: those of the level, or the ones that an optimised model was placed with."""
+    names = [islands.NAME, *(name for name, _ in fuse.PASSES)]
     if options.level in ("extended", "all"):
-        return [name for name, _ in fuse.PASSES if options.runs(name)]
+        return [name for name in names if options.runs(name)]
     named = str(graph.meta.get("custom_metadata_map", {}).get(export.EXTENDED, "")).split()
-    return [name for name, _ in fuse.PASSES if name in named and name not in options.disabled]
+    return [name for name in names if name in named and name not in options.disabled]
 
 
 def _write(model: onnx.ModelProto, options: CompileOptions) -> None:
