@@ -28,14 +28,14 @@ from webrt.planfile import dump
 from webrt.runtime.native import NativeDevice
 from webrt.runtime.session import Session
 
-IN_PLACE = "in_place"
+ON_SLOTS = ("in_place", "parts")
 
 
 def variants() -> Iterator[tuple[str, dict[str, Any]]]:
     """What is compared, by name: options of a compilation."""
     for level in get_args(Level):
         yield level, {"level": level}
-    for name in (*(n for n, _ in BASIC), *(n for n, _ in EXTENDED), IN_PLACE):
+    for name in (*(n for n, _ in BASIC), *(n for n, _ in EXTENDED), *ON_SLOTS):
         yield f"all but {name}", {"disabled": (name,)}
 
 

@@ -157,10 +157,11 @@ class CopyBytes:
 
 @dataclass(frozen=True)
 class Alias:
-    """`out` is `source`'s bytes under another shape."""
+    """`out` is `source`'s bytes under another shape, or a part of them from byte `start` on."""
 
     out: Value
     source: Value
+    start: Dim = 0
 
 
 @dataclass(frozen=True)

@@ -45,7 +45,7 @@ def model() -> onnx.ModelProto:
     return parse(f"agraph (float[N,3,10,10] x) => (float[N,48,8] y) {{ {BODY} }}", CONSTANTS)
 
 
-WITHOUT = [*(n for n, _ in BASIC if n not in REQUIRED), *(n for n, _ in EXTENDED), "in_place"]
+WITHOUT = [*(n for n, _ in BASIC if n not in REQUIRED), *(n for n, _ in EXTENDED), "in_place", "parts"]
 CHANGES = {
     "fold_constants", "remove_identities", "split_batch_norms", "fold_into_weights", "fold_padding", "merge_equal",
     "join_projections", "fuse_norms", "fuse_attention", "channels_last", "fuse_epilogues", "fuse_moves",

@@ -18,7 +18,7 @@ from tests.textured import expected, textured_plan
 from tests.web.driver import Player
 from webrt.compiler.compile import compile_model
 from webrt.errors import InputError, PlanError, ShapeError
-from webrt.plan import Plan
+from webrt.plan import Copy, Plan
 from webrt.planfile import save
 from webrt.planjson import plan_from_json
 from webrt.runtime.session import Session
@@ -115,6 +115,21 @@ def test_agrees_with_the_native_device(player: Player, chain: Plan) -> None:
     for n in (1, 3, 64, 1000):
         x = values(n, 4, seed=n)
         same(session.run({"x": x}), native(chain, {"x": x}))
+    session.release()
+
+
+def test_parts_of_a_slot(player: Player) -> None:
+    """A Concat that is written part by part, a Split that is read so, and no copies."""
+    plan = compiled(
+        "agraph (float[n, 64] x, float[n, 64] z) => (float[a, 64] y, float[b, 64] w)"
+        " { a = Softmax(x)  b = Softmax(z)  c = Concat<axis=0>(a, b)  d = Softmax(c)  e, f = Split<axis=0>(d)"
+        " y = Softmax(e)  w = Softmax(f) }"
+    )
+    assert not any(isinstance(s, Copy) for s in plan.steps)
+    session = player.load(plan)
+    for n in (1, 3, 64):
+        feeds = {"x": values(n, 64, seed=n), "z": values(n, 64, seed=n + 1)}
+        same(session.run(feeds), native(plan, feeds))
     session.release()
 
 

@@ -9,7 +9,6 @@ import logging
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-import numpy as np
 import onnx
 
 from webrt import dims as D
@@ -29,6 +28,7 @@ from webrt.compiler import (
     memory,
     normalize,
     partition,
+    parts,
     places,
 )
 from webrt.compiler.body import Control, every
@@ -176,6 +176,9 @@ def _back_half(graph: Graph, placed: list[Placed], options: CompileOptions, stru
     items = lower.lower(placed)
     if "in_place" not in options.disabled:
         items = in_place.reuse(graph, items)
+    if "parts" not in options.disabled:
+        placed = list(placed)
+        items = parts.share(graph, items, placed, options.target.limit("maxStorageBufferBindingSize"))
     graph.bounds.check("lowering")
     _report(options, "memory")
     graph.bounds.check("memory")
@@ -188,7 +191,9 @@ def _back_half(graph: Graph, placed: list[Placed], options: CompileOptions, stru
     }
     fixed = [v for v in graph.inputs if v.name in options.known_inputs]
     if fixed:
-        meta["known"] = {v.name: known.described(np.asarray(options.known_inputs[v.name]), str(v.dtype)) for v in fixed}
+        meta["known"] = {
+            v.name: known.described(frontend.as_array(v, options.known_inputs[v.name]), str(v.dtype)) for v in fixed
+        }
     return emit.emit(graph, placed, items, assigned, options.target, structural, meta)
 
 

@@ -142,7 +142,9 @@ class _Emitter:
         if isinstance(step, Launch):
             return [self._dispatch(step, self.first_line + item.node)]
         if isinstance(step, CopyBytes):
-            offsets = [self.table.ref(d) for d in (step.source_offset, step.target_offset, step.size)]
+            source = D.add(step.source_offset, self.memory.start(step.source))
+            target = D.add(step.target_offset, self.memory.start(step.target))
+            offsets = [self.table.ref(d) for d in (source, target, step.size)]
             return [
                 P.Copy(
                     self._place(step.source),
@@ -154,7 +156,7 @@ class _Emitter:
                 )
             ]
         if isinstance(step, ReadBack):
-            return [P.Read(((self._place(step.source), step.name),), self.first_line + item.node)]
+            return [P.Read(((self._whole(step.source), step.name),), self.first_line + item.node)]
         return [self._host(step.node, self.first_line + item.node)] if isinstance(step, HostNode) else []
 
     def _dispatch(self, launch: Launch, node: int) -> P.Dispatch:
@@ -165,11 +167,15 @@ class _Emitter:
             when.append(self.table.ref(condition))
         if all(condition == 1 for condition in when):
             when = []
-        bindings = tuple((self._place(b.value), b.access, b.offset, b.size) for b in launch.bindings)
+        bindings = tuple(map(self._binding, launch.bindings))
         params = tuple(self.table.ref(d) for d in launch.params)
         textures = tuple((i, self.table.ref(_texels(launch.bindings[i]))) for i in launch.textures)
         block = self._block(params)
         return P.Dispatch(tuple(alternatives), bindings, params, block, node, textures=textures, when=tuple(when))
+
+    def _binding(self, b: Binding) -> tuple[P.Place, str, DimRef, int]:
+        offset = D.add(self.memory.start(b.value), b.offset)
+        return self._place(b.value), b.access, self.table.ref(offset), b.size or self.memory.bound(b.value)
 
     def _block(self, params: tuple[DimRef, ...]) -> int:
         """The offset of a parameter block; dispatches with equal words share one."""
@@ -223,7 +229,7 @@ class _Emitter:
     def _info(self, value: Value, *, is_input: bool = False, made_by: Node | None = None) -> P.ValueInfo:
         shape = None if value.shape is None else tuple(self.table.ref(d) for d in value.shape)
         dtype = str(value.dtype) if value.dtype is not None else ""
-        place = self.memory.place(value)
+        place = self.memory.place(value) and self._whole(value)
         if is_input:
             elements = self._elements(value)
             return P.ValueInfo(value.name, dtype, shape, place if value.const is None else None, elements)
@@ -246,6 +252,12 @@ class _Emitter:
         if value not in self.shared.constants:
             self.shared.constants.append(value)
         return self.shared.constants.index(value)
+
+    def _whole(self, value: Value) -> P.Place:
+        """Of a value that starts where its place does."""
+        if self.memory.start(value) != 0:
+            raise AssertionError(f"{value!r} is a part of another value")
+        return self._place(value)
 
     def _place(self, value: Value) -> P.Place:
         place = self.memory.place(value)

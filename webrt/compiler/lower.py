@@ -86,6 +86,18 @@ def alias_roots(items: Sequence[Item]) -> dict[Value, Value]:
     return roots
 
 
+def alias_starts(items: Sequence[Item]) -> dict[Value, Dim]:
+    """Of each value that is a part of another's bytes, the byte of its root (`alias_roots`) that it starts at; 0 is
+    left out."""
+    starts: dict[Value, Dim] = {}
+    for item in items:
+        if isinstance(item.step, Alias):
+            at = D.add(starts.get(item.step.source, 0), item.step.start)
+            if at != 0:
+                starts[item.step.out] = at
+    return starts
+
+
 def last_uses(graph: Graph, items: Sequence[Item], roots: Mapping[Value, Value]) -> dict[Value, int]:
     """The last item that touches the bytes of each root; those of the graph's outputs are needed after all items."""
     last: dict[Value, int] = {}

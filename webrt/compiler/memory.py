@@ -15,7 +15,7 @@ from typing import TypeAlias
 
 from webrt import dims as D
 from webrt.compiler.body import Control
-from webrt.compiler.lower import HostNode, Item, Step, alias_roots, last_uses, reads, writes
+from webrt.compiler.lower import HostNode, Item, Step, alias_roots, alias_starts, last_uses, reads, writes
 from webrt.compiler.slots import Tenant, most_at_once, share, typical
 from webrt.dims import Dim
 from webrt.dtypes import DType
@@ -28,15 +28,17 @@ Kind: TypeAlias = tuple[bool, frozenset[str]]
 
 @dataclass
 class Memory:
-    """`roots`: alias → the value whose bytes it is. `places`: of each root that has bytes on the device. `tenants`: the
-    sizes in bytes that each slot has to hold, `later` those that it holds after the input that had it first (none where
-    it was no input's); `labels`: whose it was first. `constants`: those on the device, in order
-    of first use. `limit`: bytes of one binding. `early`: variables that the feeds bind, before any step. `live`: bytes
-    of the tensors that are needed at one time, where that is most; None where sizes are free."""
+    """`roots`: alias → the value whose bytes it is; `starts`: from which byte of it on, where that is not 0. `places`:
+    of each root that has bytes on the device. `tenants`: the sizes in bytes that each slot has to hold, `later` those
+    that it holds after the input that had it first (none where it was no input's); `labels`: whose it was first.
+    `constants`: those on the device, in order of first use. `limit`: bytes of one binding. `early`: variables that the
+    feeds bind, before any step. `live`: bytes of the tensors that are needed at one time, where that is most; None
+    where sizes are free."""
 
     limit: int
     early: frozenset[str]
     roots: dict[Value, Value]
+    starts: dict[Value, Dim] = field(default_factory=dict)
     places: dict[Value, Place] = field(default_factory=dict)
     tenants: list[list[Dim]] = field(default_factory=list)
     later: list[list[Dim]] = field(default_factory=list)
@@ -50,6 +52,15 @@ class Memory:
     def place(self, value: Value) -> Place | None:
         """Where the value's bytes are on the device; None where they are not."""
         return self.places.get(self.root(value))
+
+    def start(self, value: Value) -> Dim:
+        """The byte of its place that the value starts at."""
+        return self.starts.get(value, 0)
+
+    def bound(self, value: Value) -> int:
+        """How many bytes of its place a kernel binds for it: 0 for the rest, which a part of free size gets, too."""
+        size = slot_size(value)
+        return size if isinstance(size, int) and size != slot_size(self.root(value)) else 0
 
     @property
     def slots(self) -> list[Dim]:
@@ -79,7 +90,7 @@ def _assign(
     for item in items:
         for body in item.step.bodies if isinstance(item.step, Control) else ():
             body.memory = _assign(body.graph, body.items, limit, constants, body.ends)
-    memory = Memory(limit, _early(graph), alias_roots(items), constants=constants)
+    memory = Memory(limit, early_variables(graph), alias_roots(items), alias_starts(items), constants=constants)
     device = {memory.root(v) for v in (*(kept or ()), *(v for i in items for v in _on_device(i.step)))}
     _constants(items, kept or (), memory)
     last = last_uses(graph, items, memory.roots)
@@ -106,7 +117,8 @@ def nbytes(dtype: DType | None, elements: Dim) -> Dim:
     return D.mul(elements, dtype.bits // 8 if dtype is not None else 0)
 
 
-def _early(graph: Graph) -> frozenset[str]:
+def early_variables(graph: Graph) -> frozenset[str]:
+    """The variables that the feeds bind, before any step."""
     sizes = [d for v in graph.inputs for d in v.shape or ()]
     elements = [d for v in graph.inputs if v.contents is not None for d in v.contents.flat]
     return frozenset().union(*(D.variables(d) for d in [*sizes, *elements]))
