@@ -1,6 +1,5 @@
 //! bindings part out:w
 //! params m batches groups share steps splits fours o_n o_h o_s o_d o_at
-//! consts EMPTY
 //! fns store4 result_factor
 //! use index nan float
 

@@ -66,7 +66,7 @@ def test_keys_and_values_of_a_cache_that_is_an_output() -> None:
 def test_packed_projections_are_read_where_they_are() -> None:
     before = "q, k, v = Split<axis=2, num_outputs=3>(qkv)" + BEFORE
     plan = check(model(PLAIN, "float[2,S,72] qkv", before=before))
-    assert dispatches(plan) == 2
+    assert dispatches(plan) == 1
 
 
 def test_stacks_of_one_head() -> None:

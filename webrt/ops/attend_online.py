@@ -6,7 +6,7 @@ logits are in registers at a time, none is stored.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any
 
@@ -14,7 +14,7 @@ from webrt import dims as D
 from webrt import dtypes as T
 from webrt.dims import Dim
 from webrt.ir import Value
-from webrt.lowering import Builder, Variant, grid, static_bytes
+from webrt.lowering import MAX_ITERATIONS, Builder, Variant, grid, static_bytes
 from webrt.ops.attend_tile import OnlineTile
 from webrt.ops.head_views import Empty, Heads
 from webrt.ops.product_variants import LLVMPIPE, MOST_TEXTURES, SOFTWARE, subgroups
@@ -26,38 +26,6 @@ SMALL = 1 << 22
 """Bytes of an operand of the logits that is worth a texture."""
 LEAST_SPAN, SPAN_STEP, FEW = 32, 16, 256
 """Keys of a span; where there are fewer than FEW rows, there are spans to make up for it."""
-
-
-@dataclass(frozen=True)
-class Form:
-    """A tile of up to `rows`, and not more than fill `registers` with fours of a head; the `lanes` that load for each
-    other; the `loader` of operands, from `worth` products of a query and a key's number on. For `least` to `most` rows
-    (0: any number); `group`: invocations of a workgroup."""
-
-    rows: int
-    registers: int
-    lanes: int = 0
-    loader: str = "buffer"
-    requires: Mapping[str, Any] = field(default_factory=dict)
-    least: int = 0
-    most: int = 0
-    worth: int = 0
-    group: int = 64
-
-    def rows_of(self, fours: int) -> int:
-        return max(1, min(self.rows, self.registers // fours))
-
-
-FORMS = (
-    Form(4, 32, requires=SOFTWARE, most=7, group=8),
-    Form(4, 32, 8, "storage", subgroups(8, LLVMPIPE), worth=1 << 20),
-    Form(4, 32, 4, "sampled", subgroups(4, SOFTWARE), worth=1 << 21),
-    Form(4, 32, 0, "storage", LLVMPIPE, worth=1 << 20),
-    Form(4, 32, 0, "sampled", SOFTWARE, worth=1 << 21),
-    Form(4, 32, requires=SOFTWARE, group=8),
-    Form(2, 16),
-)
-"""In order of preference. The figures were measured on two cores."""
 
 
 @dataclass(frozen=True)
@@ -79,6 +47,48 @@ class Sizes:
         return D.prod((self.batches, self.m, self.n, self.head))
 
 
+@dataclass(frozen=True)
+class Form:
+    """A tile of up to `rows`, and not more than fill `registers` with fours of a head; the `lanes` that load for each
+    other; the `loader` of operands, which pays from `least` rows and `worth` products of numbers on. Without textures
+    keys are taken one by one. `group`: invocations of a workgroup."""
+
+    rows: int
+    registers: int
+    lanes: int = 0
+    loader: str = "buffer"
+    requires: Mapping[str, Any] = field(default_factory=dict)
+    least: int = 0
+    worth: int = 0
+    group: int = 64
+
+    def tile(self, s: Sizes, epilogue: Epilogue) -> OnlineTile:
+        """The tile for these sizes."""
+        rows = max(1, min(self.rows, 4 * self.registers // max(s.head, s.width)))
+        if isinstance(s.m, int) and not self.lanes:
+            rows = max(1, min(rows, s.m))
+        single = self.loader == "buffer"
+        return OnlineTile(rows, s.head // 4, s.width // 4, self.lanes, single, epilogue.long and not single)
+
+    def applies(self, s: Sizes, tile: OnlineTile) -> Dim:
+        """0 where the form is not for these sizes."""
+        least = D.sub(1, D.lt(s.m, self.least)) if self.least else 1
+        worth = D.sub(1, D.lt(s.products, self.worth)) if self.worth else 1
+        fits = D.lt(s.n, MAX_ITERATIONS * 4 // tile.turns) if tile.turns > 4 else 1
+        return D.prod((least, worth, fits))
+
+
+FORMS = (
+    Form(4, 32, 8, "storage", subgroups(8, LLVMPIPE), least=8, worth=1 << 20),
+    Form(4, 32, 4, "sampled", subgroups(4, SOFTWARE), least=8, worth=1 << 21),
+    Form(4, 32, 0, "storage", LLVMPIPE, least=8, worth=1 << 20),
+    Form(4, 32, 0, "sampled", SOFTWARE, least=8, worth=1 << 21),
+    Form(4, 32, requires=SOFTWARE, group=8),
+    Form(2, 16),
+)
+"""In order of preference. The figures were measured on two cores."""
+
+
 def covers(b: Builder, q: Heads, k: Heads, v: Heads, epilogue: Epilogue) -> bool:
     """Whether heads are of a size that is known and small, are read in fours, and all bindings fit."""
     sizes = [q.view.shape[3], k.view.shape[3], v.view.shape[3]]
@@ -93,40 +103,38 @@ def attend_online(
 ) -> None:
     """Writes the attention of what is covered to `out`."""
     splits, span = _spans(s)
+    b.check(D.lt(span, MAX_ITERATIONS), f"attention over {MAX_ITERATIONS} keys or more")
     target = replace(out, x=through_temp(b, out.x))
     batch = out.view.shape[0]
-    common = {"m": s.m, "batches": s.batches, "groups": s.groups, "share": s.share, "steps": D.maximum(s.steps, 1)}
-    params: dict[str, Dim | float] = {**common, "n": s.n, "splits": splits, "span": span}
+    common = {
+        "m": s.m, "batches": s.batches, "groups": s.groups, "share": s.share, "steps": D.maximum(s.steps, 1),
+        "splits": splits,
+    }  # fmt: skip
+    ends, vec = [_store4(target), _factor(empty)], vec_of(out=(kind(target.x), target.fours))
+    params: dict[str, Dim | float] = {**common, "n": s.n, "span": span, **epilogue.params}
     params |= _in_fours(q, "q", "s", batch) | _in_fours(k, "k", "t", batch) | _in_fours(v, "v", "t", batch)
     reads = {"q": q.x, "k": k.x, "v": v.x, **epilogue.reads}
-    whole = splits == 1
-    part = target.x if whole else b.temp(T.F32, (splits, s.batches, s.m, s.width + 4))
-    if whole:
+    if splits == 1:
         params |= target.params("o", batch)
-    ends = [_store4(target), _factor(empty), _WHOLE]
-    if not whole:
-        ends = [_PART.format(fours=s.width // 4, each=s.width // 4 + 1)]
-    written = vec_of(out=(kind(target.x), target.fours)) if whole else {"out": 4}
-    shared = [_Q_START, epilogue.fn4, *ends]
-    variants = list(_variants(s, q, k, v, epilogue, splits, shared, written))
-    params |= epilogue.params
-    b.launch(*variants, reads=reads, writes={"out": part}, params=params, name="attention")
-    if not whole:
+        variants = _variants(s, q, k, v, epilogue, splits, [*ends, _WHOLE], vec)
+        b.launch(*variants, reads=reads, writes={"out": target.x}, params=params, name="attention")
+    else:
         fours = s.width // 4
-        merged = {**common, "splits": splits, "fours": fours, **target.params("o", batch)}
-        variant = Variant(
-            "attention_merge", grid(D.prod((s.batches, s.m, fours))), consts={"EMPTY": int(empty)},
-            fns=[_store4(target), _factor(empty)],
-            vec={"part": 4, **vec_of(out=(kind(target.x), target.fours))},
-        )  # fmt: skip
-        b.launch(variant, reads={"part": part}, writes={"out": target.x}, params=merged, name="attention_merge")
+        part = b.temp(T.F32, (splits, s.batches, s.m, s.width + 4))
+        fns = [_PART.format(fours=fours, each=fours + 1)]
+        variants = _variants(s, q, k, v, epilogue, splits, fns, {"out": 4})
+        b.launch(*variants, reads=reads, writes={"out": part}, params=params, name="attention")
+        merge = Variant("attention_merge", grid(D.prod((s.batches, s.m, fours))), fns=ends, vec={"part": 4, **vec})
+        sizes = {**common, "fours": fours, **target.params("o", batch)}
+        b.launch(merge, reads={"part": part}, writes={"out": target.x}, params=sizes, name="attention_merge")
     finish(b, target.x, out.x, "attention")
 
 
 def _spans(s: Sizes) -> tuple[Dim, Dim]:
-    """How many spans of keys there are, and how many keys are in one."""
-    most = D.floordiv(FEW, D.maximum(D.mul(s.batches, s.m), 1))
-    splits = D.maximum(D.minimum(most, D.floordiv(s.n, LEAST_SPAN)), 1)
+    """How many spans of keys there are, and how many keys are in one. Where queries come with as many keys there is
+    one, however many they are, and a batch entry is as good as several."""
+    most = D.floordiv(FEW, D.maximum(D.mul(s.groups, s.m), 1))
+    splits = 1 if s.n == s.steps else D.maximum(D.minimum(most, D.floordiv(s.n, LEAST_SPAN)), 1)
     if splits == 1:
         return 1, s.n
     return splits, D.mul(D.ceildiv(s.n, D.mul(splits, SPAN_STEP)), SPAN_STEP)
@@ -138,34 +146,26 @@ def _in_fours(heads: Heads, name: str, step: str, batch: Dim) -> dict[str, Dim]:
 
 
 def _variants(
-    s: Sizes, q: Heads, k: Heads, v: Heads, epilogue: Epilogue, splits: Dim, ends: list[str], written: dict[str, int]
-) -> Iterator[Variant]:
+    s: Sizes, q: Heads, k: Heads, v: Heads, epilogue: Epilogue, splits: Dim, ends: Sequence[str],
+    written: Mapping[str, int],
+) -> Iterator[Variant]:  # fmt: skip
     operands = {"q": q, "k": k, "v": v}
     loads = [load4(name, kind(h.x), True, True) for name, h in operands.items()]
+    vec = {**vec_of(**{name: (kind(h.x), True) for name, h in operands.items()}), **written}
     for form in FORMS:
-        rows = form.rows_of(max(s.head, s.width) // 4)
-        if isinstance(s.m, int) and not form.lanes:
-            rows = max(1, min(rows, s.m))
-        tile = OnlineTile(rows, s.head // 4, s.width // 4, form.lanes)
-        tiles = D.prod((s.batches, D.ceildiv(s.m, rows * max(1, form.lanes)), splits))
+        tile = form.tile(s, epilogue)
+        tiles = D.prod((s.batches, D.ceildiv(s.m, tile.rows * max(1, form.lanes)), splits))
         yield Variant(
             "attention_broadcast" if form.lanes else "attention_online",
             grid(tiles, 1 if form.lanes else form.group),
-            consts={"ROWS": rows, **({"LANES": form.lanes} if form.lanes else {"GROUP": form.group})},
-            fns=[*loads, *ends, tile.fn],
+            consts={"ROWS": tile.rows, **({"LANES": form.lanes} if form.lanes else {"GROUP": form.group})},
+            fns=[*loads, _Q_START, epilogue.fn4, *ends, tile.fn],
             use=epilogue.use,
-            vec={**vec_of(**{name: (kind(h.x), True) for name, h in operands.items()}), **written},
+            vec=vec,
             requires=form.requires,
             textures=_textures(form, epilogue),
-            when=_applies(form, s),
+            when=form.applies(s, tile),
         )
-
-
-def _applies(form: Form, s: Sizes) -> Dim:
-    least = D.sub(1, D.lt(s.m, form.least)) if form.least else 1
-    most = D.lt(s.m, form.most + 1) if form.most else 1
-    worth = D.sub(1, D.lt(s.products, form.worth)) if form.worth else 1
-    return D.prod((least, most, worth))
 
 
 def _textures(form: Form, epilogue: Epilogue) -> dict[str, str]:

@@ -18,12 +18,20 @@ LOW = "-3.4028234663852886e38"
 @dataclass(frozen=True)
 class OnlineTile:
     """`rows` of an invocation, heads of `head` fours in queries and `width` in values; `lanes` of a subgroup that load
-    keys for each other (0: each for itself). Addresses count fours."""
+    keys for each other (0: each for itself). `single`: one key at a time, for less text. `rolled`: the epilogue of four
+    keys is in the text once. Addresses count fours."""
 
     rows: int
     head: int
     width: int
     lanes: int = 0
+    single: bool = False
+    rolled: bool = False
+
+    @property
+    def turns(self) -> int:
+        """Turns of loops for four keys, with those that a long epilogue takes."""
+        return 4 if self.single else 1 + (5 * self.rows if self.rolled else 0)
 
     @property
     def fn(self) -> str:
@@ -38,13 +46,17 @@ class OnlineTile:
                 "var at_v = p.v_at + n * p.v_n + g * p.v_h + first * p.v_t;",
                 "var t = first;",
                 *self._places("k", self.head), *self._places("v", self.width),
-                "for (; t + 4u <= last; t += 4u) {", *self._logits(), *self._weights(), *self._values(),
-                "at_k += 4u * p.k_t; at_v += 4u * p.v_t; }",
+                *([] if self.single else self._fours()),
                 "for (; t < last; t++) {", *self._one(), "at_k += p.k_t; at_v += p.v_t; }",
                 *self._end(),
                 "}",
             ]
         )  # fmt: skip
+
+    def _fours(self) -> Iterator[str]:
+        yield "for (; t + 4u <= last; t += 4u) {"
+        yield from (*self._logits(), *self._weights(), *self._values())
+        yield "at_k += 4u * p.k_t; at_v += 4u * p.v_t; }"
 
     def _start(self) -> Iterator[str]:
         for r in range(self.rows):
@@ -84,12 +96,21 @@ class OnlineTile:
         for i in range(self.head):
             yield f"let mk{i} = {self._four('k', self.head, i)};"
             yield from (f"c{r} += q{r}_{i} * mk{i};" for r in range(self.rows))
-        yield from (f"let w{r} = epilogue4(c{r}, i{r} + t);" for r in range(self.rows))
+        if self.rolled:
+            yield from self._in_turn()
+        else:
+            yield from (f"c{r} = epilogue4(c{r}, i{r} + t);" for r in range(self.rows))
+
+    def _in_turn(self) -> Iterator[str]:
+        """The epilogues of c0, c1 … by a loop in which they move, as in `vectors.in_turn`, and come back."""
+        moves = " ".join(f"c{r} = c{r + 1};" for r in range(self.rows - 1))
+        yield f"for (var turn = 0u; turn < {self.rows}u; turn++) {{"
+        yield f"let logit = epilogue4(c0, i0 + turn * step * p.n + t); {moves} c{self.rows - 1} = logit; }}"
 
     def _weights(self) -> Iterator[str]:
         for r in range(self.rows):
-            yield f"let next{r} = max(top{r}, max(max(w{r}.x, w{r}.y), max(w{r}.z, w{r}.w)));"
-            yield f"let s{r} = exp(top{r} - next{r}); let x{r} = exp(w{r} - next{r}); top{r} = next{r};"
+            yield f"let next{r} = max(top{r}, max(max(c{r}.x, c{r}.y), max(c{r}.z, c{r}.w)));"
+            yield f"let s{r} = exp(top{r} - next{r}); let x{r} = exp(c{r} - next{r}); top{r} = next{r};"
             yield f"sum{r} = sum{r} * s{r} + x{r};"
 
     def _values(self) -> Iterator[str]:
@@ -103,9 +124,9 @@ class OnlineTile:
         yield from (f"let k{i} = load4_k(at_k + {i}u);" for i in range(self.head))
         for r in range(self.rows):
             yield f"let d{r} = {' + '.join(f'q{r}_{i} * k{i}' for i in range(self.head))};"
-            yield f"let w{r} = epilogue((d{r}.x + d{r}.y) + (d{r}.z + d{r}.w), i{r} + t);"
-            yield f"let next{r} = max(top{r}, w{r});"
-            yield f"let s{r} = exp(top{r} - next{r}); let x{r} = exp(w{r} - next{r}); top{r} = next{r};"
+            yield f"let c{r} = epilogue((d{r}.x + d{r}.y) + (d{r}.z + d{r}.w), i{r} + t);"
+            yield f"let next{r} = max(top{r}, c{r});"
+            yield f"let s{r} = exp(top{r} - next{r}); let x{r} = exp(c{r} - next{r}); top{r} = next{r};"
             yield f"sum{r} = sum{r} * s{r} + vec4<f32>(x{r}, 0.0, 0.0, 0.0);"
         for i in range(self.width):
             yield f"let v{i} = load4_v(at_v + {i}u);"
