@@ -19,6 +19,7 @@ import numpy as np
 import onnx
 from onnx import TensorProto, helper
 
+from benchmarks.fits import exponents
 from webrt.compiler.compile import compile_model
 
 SIZES = (1250, 2500, 5000, 10000, 20000)
@@ -140,9 +141,7 @@ def measure(kind: str, sizes: Sequence[int]) -> Iterator[dict[str, Any]]:
         seconds.append(time.process_time() - start)
         yield {"model": kind, "nodes": count, "steps": len(plan.steps), "seconds": round(seconds[-1], 3)}
     if len(sizes) > 1:
-        x, y = np.log(sizes), np.log(seconds)
-        slope = float(np.polyfit(x, y, 1)[0])
-        last = float((y[-1] - y[-2]) / (x[-1] - x[-2]))
+        slope, last = exponents(sizes, seconds)
         yield {"model": kind, "exponent": round(slope, 2), "last": round(last, 2)}
 
 

@@ -89,7 +89,7 @@ class Net:
             node.input[:] = [new if n == old else n for n in node.input]
 
 
-def made_cnn() -> onnx.ModelProto:
+def made_cnn(height: int | str = 160, width: int | str = 160) -> onnx.ModelProto:
     net = Net(1)
     low, high = net.constant(np.float32(0)), net.constant(np.float32(6))
 
@@ -107,7 +107,7 @@ def made_cnn() -> onnx.ModelProto:
         x, channels = (net.op("Add", x, y) if stride == 1 and out == channels else y), out
     pooled = net.op("Flatten", net.op("GlobalAveragePool", conv(x, channels, 320, 1)))
     net.rename(net.linear(pooled, 320, 100), "scores")
-    return net.model({"pixels": ["batch", 3, 160, 160]}, {"scores": ["batch", 100]})
+    return net.model({"pixels": ["batch", 3, height, width]}, {"scores": ["batch", 100]})
 
 
 def made_encoder(width: int = 192, heads: int = 6) -> onnx.ModelProto:

@@ -11,7 +11,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from benchmarks import compare, fetch, host_cost, make_models, rivals, streaming, tables
+from benchmarks import compare, fetch, fits, host_cost, linear, make_models, rivals, streaming, tables
 from benchmarks.models import Model
 from tests.kernels.harness import device as shared_device
 from webrt.cli.progress import Bars
@@ -145,3 +145,23 @@ def test_the_plans_of_benchmarks_run() -> None:
         assert out[0] == 4
     found = host_cost.line({10: [0, 0, 0, 30, 30], 110: [0, 0, 0, 330, 330]})
     assert found["each_us"] == 3 and found["fixed_us"] == 0 and found["run_us"] == 330
+
+
+def test_fits_give_back_the_line_and_the_power() -> None:
+    sizes = [1, 2, 4, 8]
+    assert fits.line(sizes, [3 + 2 * n for n in sizes]) == pytest.approx((3, 2, 1))
+    assert fits.line(sizes, [1, 1, 1, 1]).each == pytest.approx(0)
+    assert fits.exponents(sizes, [5 * n**2 for n in sizes]) == pytest.approx((2, 2))
+    assert fits.line([1, 2, 3, 4], [1, -1, -1, 1]).r2 == pytest.approx(0)
+
+
+def test_runs_that_grow_dearer_are_told_from_flat_ones() -> None:
+    flat = linear.slope([1e-3, 1.1e-3] * 50)
+    assert abs(flat["of_median"]) < 0.1 and flat["left_out"] == 0
+    growing = linear.slope([1e-3 + 1e-5 * i for i in range(100)] + [1.0])
+    assert growing["each_us"] == pytest.approx(10) and growing["left_out"] == 1
+
+
+def test_growth_is_measured_at_every_size() -> None:
+    seconds = linear.growth(shared_device(), linear.KINDS["gemm"], [(1, 2), (2, 2)], 1)
+    assert len(seconds) == 2 and all(s > 0 for s in seconds)
