@@ -20,7 +20,7 @@ from webrt.compiler.partition import Placed
 from webrt.errors import UnsupportedOp, UnsupportedType
 from webrt.ir import Graph, Value
 from webrt.lowering import Alias, Builder
-from webrt.ops.composed import CONVOLUTIONS, HEADS, epilogue_steps, launch_steps
+from webrt.ops.composed import HEADS, IMAGES, epilogue_steps, launch_steps
 from webrt.ops.view import element_type
 from webrt.target import Target
 
@@ -46,7 +46,7 @@ def fuse_elementwise(lines: Lines) -> None:
 
 
 def fuse_epilogues(lines: Lines) -> None:
-    """Conv, ConvTranspose, MatMul, Gemm and the elementwise nodes that use nothing else → one kernel."""
+    """A convolution, product, pool or reduction and the elementwise nodes that use nothing else → one kernel."""
     _groups(lines, heads=True)
 
 
@@ -120,7 +120,9 @@ def _behind(lines: Lines, v: Value) -> _Head | None:
     if i is None or lines.placed[i].how != "kernel" or (shaped and not lines.only_for(value, shaped[-1:])):
         return None
     node = lines.placed[i].node
-    heads = HEADS.keys() - CONVOLUTIONS if shaped else HEADS
+    if sum(made is not None for made in node.outputs) > 1:
+        return None
+    heads = HEADS.keys() - IMAGES if shaped else HEADS
     return _Head(i, v, tuple(shaped)) if (node.domain, node.op_type) in heads else None
 
 

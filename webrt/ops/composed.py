@@ -13,8 +13,11 @@ from webrt.ops.conv import conv
 from webrt.ops.conv_transpose import conv_transpose
 from webrt.ops.elementwise import from_params, launch, scalar_words
 from webrt.ops.gemm import gemm
+from webrt.ops.global_pool import global_average_pool, global_lp_pool, global_max_pool
 from webrt.ops.matmul import fused_matmul, matmul
 from webrt.ops.matmul_nbits import matmul_nbits
+from webrt.ops.pool import average_pool, lp_pool, max_pool
+from webrt.ops.reduce import reduce_extreme, reduce_log_sum_exp, reduce_root, reduce_sum
 from webrt.ops.vectors import Epilogue
 from webrt.ops.view import element_type
 from webrt.schemas import MS_DOMAIN
@@ -77,8 +80,18 @@ HEADS: Mapping[tuple[str, str], Callable[[Node, Builder, Epilogue], None]] = {
     ("", "Gemm"): gemm,
     (MS_DOMAIN, "FusedMatMul"): fused_matmul,
     (MS_DOMAIN, "MatMulNBits"): matmul_nbits,
+    ("", "MaxPool"): max_pool,
+    ("", "AveragePool"): average_pool,
+    ("", "LpPool"): lp_pool,
+    ("", "GlobalMaxPool"): global_max_pool,
+    ("", "GlobalAveragePool"): global_average_pool,
+    ("", "GlobalLpPool"): global_lp_pool,
+    **{("", f"Reduce{name}"): reduce_sum for name in ("Sum", "L1", "SumSquare", "Prod", "Mean")},
+    **{("", f"Reduce{name}"): reduce_extreme for name in ("Max", "Min")},
+    **{("", f"Reduce{name}"): reduce_root for name in ("L2", "LogSum")},
+    ("", "ReduceLogSumExp"): reduce_log_sum_exp,
 }
 """Lowerings whose kernels can end with formulas, by domain and operator."""
 
-CONVOLUTIONS = frozenset({("", "Conv"), ("", "ConvTranspose")})
+IMAGES = frozenset({("", op) for op in ("Conv", "ConvTranspose", "MaxPool", "AveragePool", "LpPool")})
 """Those of them whose results may lie in memory in another order of axes."""

@@ -9,8 +9,9 @@ from webrt.errors import ShapeError
 from webrt.ir import Node
 from webrt.lowering import Builder, Info, op, require
 from webrt.ops.pool import power, root
-from webrt.ops.reduce import extreme, row_sums, sum_fold
+from webrt.ops.reduce import extreme, sum_fold
 from webrt.ops.rows import Rows, fold_rows
+from webrt.ops.vectors import IDENTITY, Epilogue
 
 
 def global_shape(n: Node) -> list[Info]:
@@ -28,20 +29,22 @@ def _rows(n: Node) -> Rows:
 
 
 @op("GlobalAveragePool", shape=global_shape)
-def global_average_pool(n: Node, b: Builder) -> None:
+def global_average_pool(n: Node, b: Builder, epilogue: Epilogue = IDENTITY) -> None:
     require([n.input(0)], *T.FLOATS)
-    row_sums(b, n.input(0), _rows(n), "v", "a / f32(p.length)", out=n.output(), name="global_average_pool")
+    fold = replace(sum_fold(T.F32, "v"), finish="a / f32(p.length)")
+    fold_rows(b, n.output(), n.input(0), _rows(n), fold, epilogue=epilogue, name="global_average_pool")
 
 
 @op("GlobalMaxPool", shape=global_shape)
-def global_max_pool(n: Node, b: Builder) -> None:
+def global_max_pool(n: Node, b: Builder, epilogue: Epilogue = IDENTITY) -> None:
     require([n.input(0)], *T.FLOATS)
-    fold_rows(b, n.output(), n.input(0), _rows(n), extreme(n.input(0).dtype, True), name="global_max_pool")
+    fold = extreme(n.input(0).dtype, True)
+    fold_rows(b, n.output(), n.input(0), _rows(n), fold, epilogue=epilogue, name="global_max_pool")
 
 
 @op("GlobalLpPool", since=2, shape=global_shape)
-def global_lp_pool(n: Node, b: Builder) -> None:
+def global_lp_pool(n: Node, b: Builder, epilogue: Epilogue = IDENTITY) -> None:
     require([n.input(0)], *T.FLOATS)
     p = int(n.attr("p", 2))
     fold = replace(sum_fold(T.F32, power("v", p)), finish=root("a", p))
-    fold_rows(b, n.output(), n.input(0), _rows(n), fold, name="global_lp_pool")
+    fold_rows(b, n.output(), n.input(0), _rows(n), fold, epilogue=epilogue, name="global_lp_pool")

@@ -13,7 +13,7 @@ from webrt.errors import InvalidModel, ShapeError, UnsupportedOp
 from webrt.ir import Node, Value
 from webrt.lowering import MAX_ITERATIONS, Builder, Info, op, require
 from webrt.ops.taps import tap_params
-from webrt.ops.vectors import kind
+from webrt.ops.vectors import IDENTITY, Epilogue, kind, map_through
 from webrt.ops.windows import Axis, check_fit, windows
 
 _LOWEST = {
@@ -88,7 +88,7 @@ def _check(b: Builder, axes: Sequence[Axis], dtype: DType) -> None:
 
 
 @op("MaxPool", shape=pool_shape)
-def max_pool(n: Node, b: Builder) -> None:
+def max_pool(n: Node, b: Builder, epilogue: Epilogue = IDENTITY) -> None:
     x = n.input(0)
     require([x], *_LOWEST)
     axes = pool_axes(n)
@@ -96,7 +96,7 @@ def max_pool(n: Node, b: Builder) -> None:
     if n.channels_last:
         less = "best < v || !found" if _lanes(x) == 1 else "(best < v) | vec4<bool>(!found)"
         head = f"var best = V({_LOWEST[kind(x)]}); var found = false;"
-        _last(n, b, axes, (head, f"best = select(best, v, {less}); found = true;", "best"), "max_pool")
+        _last(n, b, axes, (head, f"best = select(best, v, {less}); found = true;", "best"), "max_pool", epilogue)
         return
     keep = "let v = load_x(at); if (!found || v > best) { best = v; place = PLACE; found = true; }"
     place = _column_major(len(axes)) if n.attr("storage_order", 0) else "at"
@@ -104,7 +104,7 @@ def max_pool(n: Node, b: Builder) -> None:
     text = f"{head}\n{walk(axes, keep.replace('PLACE', place))}\nreturn "
     params = tap_params(axes)
     if n.wants(0):
-        b.map(n.output(0), text + "best;", reads={"x": x}, params=params, name="max_pool")
+        map_through(b, n.output(0), text + "best;", epilogue, reads={"x": x}, params=params, name="max_pool")
     if n.wants(1):
         b.map(n.output(1), text + "i64_from_u32(place);", reads={"x": x}, params=params, name="max_pool_indices")
 
@@ -120,7 +120,7 @@ def _column_major(rank: int) -> str:
 
 
 @op("AveragePool", since=7, shape=pool_shape)
-def average_pool(n: Node, b: Builder) -> None:
+def average_pool(n: Node, b: Builder, epilogue: Epilogue = IDENTITY) -> None:
     x = n.input(0)
     require([x], *T.FLOATS)
     axes = pool_axes(n)
@@ -131,11 +131,11 @@ def average_pool(n: Node, b: Builder) -> None:
         counted = "count = " + " * ".join(f"inside(start_{k}, {_ends(k)})" for k in range(len(axes))) + ";"
     if n.channels_last:
         texts = ("var sum = V(); var count = 0u;", "sum += v; count += 1u;", "sum / f32(max(count, 1u))")
-        _last(n, b, axes, texts, "average_pool", counted, params)
+        _last(n, b, axes, texts, "average_pool", epilogue, counted, params)
         return
     text = f"var sum = 0.0; var count = 0u;\n{walk(axes, 'sum += load_x(at); count += 1u;')}\n{counted}"
     text += "\nreturn sum / f32(max(count, 1u));"
-    b.map(n.output(0), text, reads={"x": x}, params=params, fns=[_INSIDE], name="average_pool")
+    map_through(b, n.output(0), text, epilogue, reads={"x": x}, params=params, fns=[_INSIDE], name="average_pool")
 
 
 def _lanes(x: Value) -> int:
@@ -144,8 +144,8 @@ def _lanes(x: Value) -> int:
 
 
 def _last(
-    n: Node, b: Builder, axes: Sequence[Axis], texts: tuple[str, str, str], name: str, then: str = "",
-    params: Mapping[str, Dim | float] | None = None,
+    n: Node, b: Builder, axes: Sequence[Axis], texts: tuple[str, str, str], name: str, epilogue: Epilogue,
+    then: str = "", params: Mapping[str, Dim | float] | None = None,
 ) -> None:  # fmt: skip
     """A pool of channels-last images: `texts` = what is before the window, at each element `v`, and the result."""
     head, visit, result = texts
@@ -153,8 +153,8 @@ def _last(
     kinds = "alias V = vec4<Out>;" if lanes == 4 else "alias V = Out;"
     walked = walk(axes, f"let v = {'x[at]' if lanes == 4 else 'load_x(at)'}; {visit}", last=True)
     words: dict[str, Dim | float] = {"inner": D.floordiv(x.known_shape[-1], lanes), **(params or tap_params(axes))}
-    b.map(
-        n.output(), f"{head}\n{walked}\n{then}\nreturn {result};", reads={"x": x}, params=words,
+    map_through(
+        b, n.output(), f"{head}\n{walked}\n{then}\nreturn {result};", epilogue, reads={"x": x}, params=words,
         fns=[kinds, _INSIDE], vec={"x": lanes, "out": lanes}, name=name,
     )  # fmt: skip
 
@@ -170,11 +170,11 @@ def _ends(k: int) -> str:
 
 
 @op("LpPool", since=2, shape=pool_shape)
-def lp_pool(n: Node, b: Builder) -> None:
+def lp_pool(n: Node, b: Builder, epilogue: Epilogue = IDENTITY) -> None:
     x, p = n.input(0), int(n.attr("p", 2))
     require([x], *T.FLOATS)
     axes = pool_axes(n)
     _check(b, axes, kind(x))
     visit = f"let v = load_x(at); sum += {power('v', p)};"
     text = f"var sum = 0.0;\n{walk(axes, visit)}\nreturn {root('sum', p)};"
-    b.map(n.output(0), text, reads={"x": x}, params=tap_params(axes), name="lp_pool")
+    map_through(b, n.output(0), text, epilogue, reads={"x": x}, params=tap_params(axes), name="lp_pool")

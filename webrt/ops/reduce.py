@@ -19,6 +19,7 @@ from webrt.ir import Node, Value
 from webrt.lowering import Builder, Info, Shape, normalize_axis, op, require
 from webrt.ops import args
 from webrt.ops.rows import Fold, Rows, fold_rows
+from webrt.ops.vectors import IDENTITY, Epilogue
 
 NUMBERS = (T.F32, T.F16, T.BF16, T.I32, T.U32, T.I64, T.U64)
 
@@ -119,14 +120,15 @@ def _float_only(n: Node) -> None:
     require([n.input(0)], *T.FLOATS)
 
 
-def reduce_to(b: Builder, n: Node, make: Fold) -> None:
+def reduce_to(b: Builder, n: Node, make: Fold, epilogue: Epilogue = IDENTITY) -> None:
     """Folds the node's input along its axes into its output."""
     x = n.input(0)
-    fold_rows(b, n.output(), x, Rows.of(x.known_shape, reduced_axes(n)), make, name=n.op_type.lower())
+    rows = Rows.of(x.known_shape, reduced_axes(n))
+    fold_rows(b, n.output(), x, rows, make, epilogue=epilogue, name=n.op_type.lower())
 
 
 @op("ReduceSum", "ReduceL1", "ReduceSumSquare", "ReduceProd", "ReduceMean", shape=_shape)
-def reduce_sum(n: Node, b: Builder) -> None:
+def reduce_sum(n: Node, b: Builder, epilogue: Epilogue = IDENTITY) -> None:
     require([n.input(0)], *NUMBERS)
     acc = accumulator(n.input(0).dtype)
     make = {
@@ -136,30 +138,31 @@ def reduce_sum(n: Node, b: Builder) -> None:
         "ReduceProd": lambda: product_fold(acc),
         "ReduceMean": lambda: _mean(acc),
     }
-    reduce_to(b, n, make[n.op_type]())
+    reduce_to(b, n, make[n.op_type](), epilogue)
 
 
 @op("ReduceMax", "ReduceMin", shape=_shape)
-def reduce_extreme(n: Node, b: Builder) -> None:
+def reduce_extreme(n: Node, b: Builder, epilogue: Epilogue = IDENTITY) -> None:
     require([n.input(0)], *NUMBERS, T.I8, T.U8, T.BOOL)
-    reduce_to(b, n, extreme(n.input(0).dtype, n.op_type == "ReduceMax"))
+    reduce_to(b, n, extreme(n.input(0).dtype, n.op_type == "ReduceMax"), epilogue)
 
 
 @op("ReduceL2", "ReduceLogSum", shape=_shape)
-def reduce_root(n: Node, b: Builder) -> None:
+def reduce_root(n: Node, b: Builder, epilogue: Epilogue = IDENTITY) -> None:
     _float_only(n)
     square = n.op_type == "ReduceL2"
-    reduce_to(b, n, replace(sum_fold(T.F32, "v * v"), finish="sqrt(a)") if square else _logarithm(sum_fold(T.F32, "v")))
+    length = replace(sum_fold(T.F32, "v * v"), finish="sqrt(a)")
+    reduce_to(b, n, length if square else _logarithm(sum_fold(T.F32, "v")), epilogue)
 
 
 @op("ReduceLogSumExp", shape=_shape)
-def reduce_log_sum_exp(n: Node, b: Builder) -> None:
+def reduce_log_sum_exp(n: Node, b: Builder, epilogue: Epilogue = IDENTITY) -> None:
     _float_only(n)
     x = n.input(0)
     rows = Rows.of(x.known_shape, reduced_axes(n))
     top = row_tops(b, x, rows)
     fold = _logarithm(sum_fold(T.F32, "exp(v - c)"), " + c")
-    fold_rows(b, n.output(), x, rows, fold, context=top, name="reducelogsumexp")
+    fold_rows(b, n.output(), x, rows, fold, context=top, epilogue=epilogue, name="reducelogsumexp")
 
 
 def row_tops(b: Builder, x: Value, rows: Rows) -> Value:

@@ -16,6 +16,7 @@ from webrt.dims import Dim
 from webrt.dtypes import DType
 from webrt.ir import Value
 from webrt.lowering import Builder
+from webrt.ops.vectors import IDENTITY, Epilogue, map_through
 
 SHORT = 512
 """Rows up to this length are folded by one invocation, however few they are."""
@@ -133,8 +134,9 @@ class Fold:
 
 
 def fold_rows(
-    b: Builder, out: Value, x: Value, rows: Rows, fold: Fold, *, context: Value | None = None, name: str
-) -> None:
+    b: Builder, out: Value, x: Value, rows: Rows, fold: Fold, *, context: Value | None = None,
+    epilogue: Epilogue = IDENTITY, name: str,
+) -> None:  # fmt: skip
     """Writes one value per row. Few and long rows are split: partial results to a temporary, then merged."""
     reads = {"x": x} | ({"c": context} if context is not None else {})
     params = {**rows.params(), **fold.params}
@@ -143,7 +145,8 @@ def fold_rows(
     if parts is None:
         text = f"let c = {_context(context, 'i')};\nreturn finish(fold(row_base(i), 0u, p.length, c), c);"
         fns = [*rows.walk(), *_functions(fold, rows.vec(x)), _finish(fold.finish)]
-        b.map(out, text, reads=reads, params=params, fns=fns, use=use, vec={"x": rows.vec(x)}, name=name)
+        vec = {"x": rows.vec(x)}
+        map_through(b, out, text, epilogue, reads=reads, params=params, fns=fns, use=use, vec=vec, name=name)
         return
     b.check(D.lt(rows.length, MAX_LENGTH), f"a reduction over more than {MAX_LENGTH} elements")
     count, chunk = parts
@@ -155,10 +158,11 @@ def fold_rows(
         "return fold(row_base(row), begin, min(begin + p.chunk, p.length), c);",
         reads=reads, params=params, fns=[*rows.walk(), *_functions(fold, 1)], use=use, name=f"{name}_part",
     )  # fmt: skip
-    b.map(
-        out,
+    map_through(
+        b, out,
         f"let c = {_context(context, 'i')};\nvar a = {fold.first};\n"
         "for (var k = 0u; k < p.parts; k += 1u) { a = merge(a, load_part(i * p.parts + k)); }\nreturn finish(a, c);",
+        epilogue,
         reads={"part": partial} | ({"c": context} if context is not None else {}),
         params=params, fns=[_acc(fold), _merge(fold), _finish(fold.finish)], use=use, name=f"{name}_merge",
     )  # fmt: skip

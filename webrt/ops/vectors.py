@@ -58,6 +58,22 @@ class Epilogue:
 IDENTITY = Epilogue()
 
 
+def map_through(
+    b: Builder, out: Value, element: str, epilogue: Epilogue, *, reads: Mapping[str, Value],
+    params: Mapping[str, Dim | float], fns: Sequence[str] = (), use: Sequence[str] = (),
+    vec: Mapping[str, int] | None = None, name: str,
+) -> None:  # fmt: skip
+    """`Builder.map` of what the epilogue makes of the elements."""
+    if epilogue != IDENTITY:
+        four = (vec or {}).get("out", 1) == 4
+        value = f"fn value(i: u32) -> {'vec4<Out>' if four else 'Out'} {{\n{element}\n}}"
+        fns = [*fns, value, epilogue.fn4 if four else epilogue.fn]
+        element = "return epilogue4(value(i), 4u * i);" if four else "return epilogue(value(i), i);"
+        reads, params = {**reads, **epilogue.reads}, {**params, **epilogue.params}
+        use = tuple(dict.fromkeys((*use, *epilogue.use)))
+    b.map(out, element, reads=reads, params=params, fns=fns, use=use, vec=vec, name=name)
+
+
 def lane_by_lane(name: str, lane: str, epilogue: Epilogue, fours: Sequence[str] = ()) -> str:
     """`fn <name>(v: vec4<Out>, i: u32) -> vec4<Out>` that calls `lane` for elements i … i+3, with those of the operands
     `fours` as more arguments. Long formulas stand in the text once: a pipeline takes as long to make as all copies of
