@@ -46,8 +46,8 @@ class Opened:
         return self._replaced
 
     def description(self) -> str:
-        """JSON: inputs [{name, dtype, shape}], placement, and whether there is an adapter."""
-        inputs = [_describe(a) for a in self.session.get_inputs()]
+        """JSON: inputs [{name, dtype, shape, fixed}], placement, and whether there is an adapter."""
+        inputs = [_describe(a) | {"fixed": a.name in self.session.fixed_inputs} for a in self.session.get_inputs()]
         try:
             placement = [dict(p.__dict__) for p in self.session.get_placement()]
         except NotConstant:

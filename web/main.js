@@ -40,7 +40,7 @@ async function work(action) {
   try {
     await action();
   } catch (error) {
-    view.showProblem(error.kind ?? error.name, error.message);
+    view.showProblem(error.kind ?? error.name, error.message, error.asked);
   } finally {
     controls.forEach((c) => { c.disabled = false; });
     document.body.ariaBusy = "false";
@@ -61,30 +61,34 @@ const readPicture = () => work(async () => {
   $("text-note").scrollIntoView({ block: "nearest" });
 });
 
-const openModel = (file) => work(async () => {
+const openModel = (file, known = {}) => work(async () => {
   $("feeds").hidden = true;
   const compiled = !file.name.endsWith(".webrt");
-  const plan = compiled ? new Blob([await confined(file)]) : file;
-  await show({ file: plan, name: file.name, compiled });
+  const plan = compiled ? new Blob([await confined(file, known)]) : file;
+  await show({ file: plan, name: file.name, compiled }, known);
 });
 
-/** The plan of a model that nobody has to trust, for the worker's device. */
-async function confined(file) {
+/** The plan of a model that nobody has to trust, for the worker's device and the `known` elements of inputs. */
+async function confined(file, known) {
   const target = await call("target");
-  const options = target ? { target: JSON.parse(target) } : { providers: ["cpu"] };
+  const options = { ...(target ? { target: JSON.parse(target) } : { providers: ["cpu"] }), known };
   try {
     return (await compileInSandbox(file, { options, onProgress: view.showCompiling })).plan;
   } catch (error) {
-    if (error.name === "NotConstant") refused = file;
+    refused = { file, known };
+    const roots = (error.name === "NotConstant" && error.roots) || [];
+    error.asked = Object.fromEntries([...Object.keys(known), ...roots.filter(Boolean)].map((name) => [name, known[name]]));
     throw error;
   }
 }
 
-/** A model whose inputs decide its kernels has to be compiled at each run, beside its device: that is the user's to decide. */
-const openTrusted = () => work(() => show({ file: refused, name: refused.name }));
+const openKnown = () => openModel(refused.file, { ...refused.known, ...view.knownValues() });
 
-async function show(args) {
-  view.showModel(await call("open", args));
+/** A model whose inputs decide its kernels has to be compiled at each run, beside its device: that is the user's to decide. */
+const openTrusted = () => work(() => show({ file: refused.file, name: refused.file.name }));
+
+async function show(args, known = {}) {
+  view.showModel(await call("open", args), known);
   $("run").scrollIntoView({ block: "nearest" });
 }
 
@@ -119,6 +123,10 @@ $("model-file").onchange = ({ target }) => {
 $("feeds").onsubmit = (event) => {
   event.preventDefault();
   runModel();
+};
+$("known").onsubmit = (event) => {
+  event.preventDefault();
+  openKnown();
 };
 $("save").onclick = savePlan;
 $("trust").onclick = openTrusted;

@@ -29,7 +29,8 @@ const OF_MODELS = ["InvalidModel", "UnsupportedOp", "NotConstant", "ExternalData
  * the plan's size.
  *
  * `model`: bytes or a Blob. `site`: the address of a `webrt site`'s site.json. `externalData`: bytes by location.
- * `options`: level, providers, target, free_dims, strict, disabled, optimized, as in webrt.compiler.options. Limits:
+ * `options`: level, providers, target, free_dims, strict, disabled, optimized, as in webrt.compiler.options, and `known`:
+ * elements of inputs that the plan is made for, by name, a number or (nested) arrays of the input's type. Limits:
  * `timeout` in seconds from when the model is handed over, `memory` of the WebAssembly heap and `output` in bytes.
  * `onProgress(stage, done, total)`. `signal`: an AbortSignal.
  *
@@ -44,11 +45,18 @@ export async function compileInSandbox(model, {
   const box = new Box({ memory, output, signal });
   try {
     await box.start(site, onProgress);
-    const message = { model: bytes, request: JSON.stringify(options), externalData };
+    const message = { model: bytes, request: JSON.stringify(options, exact), externalData };
     return await checked(await box.compile(message, timeout, onProgress));
   } finally {
     box.close();
   }
+}
+
+/** JSON has no numbers that would arrive as others. */
+function exact(_, value) {
+  const number = typeof value === "bigint" ? Number(value) : value;
+  if (Number.isInteger(number) && !Number.isSafeInteger(number)) throw new InputError(`${value} is too large to be exact`);
+  return number;
 }
 
 async function bytesOf(model) {

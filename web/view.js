@@ -86,6 +86,7 @@ function stopWork() {
   $("work").hidden = stages.size === 0;
 }
 
+const GIVE_KNOWN = "Give the values below: the model is compiled for them, as with webrt compile --known NAME=VALUE.";
 const HELP = {
   NoAdapter: "A .webrt plan needs WebGPU. Open the .onnx instead: the CPU provider then runs it here.",
   PlanError: "Make the .webrt again: webrt compile model.onnx",
@@ -96,23 +97,53 @@ const HELP = {
   DeviceLost: "Reload the page.",
 };
 
-/** Says what went wrong with the work, and what to do. `kind` is the error's class. */
-export function showProblem(kind, message) {
+/**
+ * Says what went wrong with the work, and what to do. `kind` is the error's class; `asked` inputs whose elements the model
+ * has to be compiled for, with those that were given last (undefined: none yet): each gets a field.
+ */
+export function showProblem(kind, message, asked = {}) {
   stopWork();
   $("problem-title").textContent = kind && kind !== "Error" ? kind : "That did not work";
   $("problem-text").textContent = message;
   $("problem-text").classList.toggle("code", message.includes("\n"));
-  $("problem-help").textContent = HELP[kind] ?? "";
+  const fields = Object.entries(asked).map(([name, value]) => knownField(name, value));
+  $("problem-help").textContent = fields.length ? GIVE_KNOWN : HELP[kind] ?? "";
+  $("known-values").replaceChildren(make("legend", "Known values"), ...fields);
+  $("known").hidden = fields.length === 0;
   $("trust").hidden = kind !== "NotConstant";
   $("problem").hidden = false;
   $("problem").scrollIntoView({ block: "nearest" });
 }
 
-/** Shows an opened model: its inputs, with a field for each free size. */
-export function showModel({ name, note, inputs, sizes, canSave }) {
+/** A field for the elements of an input, as JSON. */
+function knownField(name, value) {
+  const label = make("label", name);
+  const field = make("input", "", { required: "", placeholder: "16000 or [1, 2]", "data-known": name });
+  field.value = value === undefined ? "" : JSON.stringify(value);
+  field.oninput = () => field.setCustomValidity(isJson(field.value) ? "" : "A number, or numbers as in [1, 2]");
+  label.append(field);
+  return label;
+}
+
+function isJson(text) {
+  try {
+    return JSON.parse(text) !== null;
+  } catch {
+    return false;
+  }
+}
+
+/** The elements in the fields, by input. */
+export function knownValues() {
+  const fields = [...$("known-values").querySelectorAll("input")];
+  return Object.fromEntries(fields.map((f) => [f.dataset.known, JSON.parse(f.value)]));
+}
+
+/** Shows an opened model: its inputs, with a field for each free size; `known` are elements that it was compiled for. */
+export function showModel({ name, note, inputs, sizes, canSave }, known = {}) {
   $("model-name").textContent = name;
   $("model-note").textContent = note;
-  $("inputs").replaceChildren(...inputs.map((i) => row(nameCell(i.name), i.dtype || "no tensor", shapeText(i.shape))));
+  $("inputs").replaceChildren(...inputs.map((i) => row(nameCell(i.name), i.dtype || "no tensor", `${shapeText(i.shape)}${fixedText(i, known)}`)));
   const fields = Object.entries(sizes).map(([size, value]) => {
     const label = make("label", size);
     label.append(make("input", "", { type: "number", min: 0, max: 65536, required: "", value, "data-size": size }));
@@ -122,6 +153,11 @@ export function showModel({ name, note, inputs, sizes, canSave }) {
   $("dims").hidden = fields.length === 0;
   $("save").hidden = !canSave;
   $("feeds").hidden = false;
+}
+
+function fixedText({ name, fixed }, known) {
+  if (!fixed) return "";
+  return Object.hasOwn(known, name) ? `, fixed to ${JSON.stringify(known[name])}` : ", fixed";
 }
 
 /** The sizes in the fields, by name. */

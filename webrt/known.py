@@ -1,4 +1,5 @@
-"""Inputs whose elements were fixed when a plan was compiled: `plan.meta["known"]`, and what refuses another feed.
+"""Inputs whose elements were fixed when a plan was compiled: `plan.meta["known"]`, and what refuses another feed; and
+arrays of what Python writes without numpy.
 
 An entry is {"text": the elements as JSON, "" where they are many, "bits": what tells them from others}.
 web/player/known.js is the twin of `refuse_other`.
@@ -20,6 +21,29 @@ MOST_BYTES = 4096
 """Of a value that is kept whole; of a longer one its CRC-32 is kept."""
 _EXACT = frozenset({"bool", *(f"{sign}int{bits}" for sign in ("", "u") for bits in (8, 16, 32, 64))})
 """Types whose elements JavaScript and Python write alike."""
+PYTHON = (bool, int, float, str, list)
+"""Values that numpy would make an array of."""
+
+
+def of_python(name: str, value: Any, expected: Any, dtype: str) -> Any:
+    """The array, of numpy's type `expected`, of a number, a text or lists of them; `dtype` is webrt's name of it.
+
+    Raises InputError, naming the input. Numbers of a wider kind (floats for an integer input) are refused, never cut.
+    """
+    import numpy as np
+
+    kind = "list" if isinstance(value, list) else type(value).__name__
+    try:
+        plain = np.asarray(value)
+        texts = plain.dtype.kind in "USO" and all(isinstance(x, (str, bytes)) for x in plain.reshape(-1).tolist())
+        numbers = expected.kind in "fV" or np.can_cast(plain.dtype, expected, "same_kind")
+        fits = texts if expected.kind == "O" else not texts and (numbers or plain.dtype.kind + expected.kind == "iu")
+        if fits or plain.size == 0:
+            return np.asarray(value, dtype=expected)
+    except (ValueError, TypeError, OverflowError) as e:
+        raise InputError(f"input {name!r}: the {kind} does not convert to {dtype}: {e}") from e
+    of = f" of {plain.dtype}" if kind == "list" else ""
+    raise InputError(f"input {name!r} is a {kind}{of}; {dtype} is expected")
 
 
 def described(array: Any, dtype: str) -> dict[str, str]:

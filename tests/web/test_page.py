@@ -7,6 +7,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import numpy as np
+import onnx.parser
 import pytest
 from onnx import TensorProto, helper
 from playwright.sync_api import Browser, Page, Route
@@ -166,6 +167,34 @@ def test_a_model_whose_inputs_decide_its_kernels_is_compiled_beside_its_device_w
     page.wait_for_selector("#feeds:not([hidden])", timeout=SLOW)
     settled(page)
     assert page.is_hidden("#problem") and page.inner_text("#model-note") == "Compiled here, under Pyodide."
+
+
+def test_a_model_is_compiled_for_known_values_that_the_page_asks_for(page: Page, tmp_path: Path) -> None:
+    """Of 8 the If takes Relu, of others Neg; k is int32, which JSON's numbers become."""
+    model = onnx.parser.parse_model("""<ir_version: 9, opset_import: ["" : 20]>
+        g (float[2] x, int32 k) => (float[2] y) <int32 eight = {8}> {
+            is = Equal(k, eight)
+            y = If(is) <
+                then_branch = t () => (float[2] a) { a = Relu(x) },
+                else_branch = e () => (float[2] b) { b = Neg(x) }>
+        }""")
+    onnx.save(model, tmp_path / "choice.onnx")
+    drop(page, tmp_path / "choice.onnx")
+    page.wait_for_selector("[data-known=k]", timeout=SLOW)
+    settled(page)
+    assert "--known" in page.inner_text("#problem-help") and page.is_visible("#trust")
+    page.fill("[data-known=k]", "eight")
+    page.click("#known button")
+    assert page.evaluate("document.querySelector('[data-known=k]').validationMessage").startswith("A number")
+    page.fill("[data-known=k]", "9")
+    page.click("#known button")
+    page.wait_for_selector("#feeds:not([hidden])", timeout=SLOW)
+    settled(page)
+    assert page.is_hidden("#problem") and "[], fixed to 9" in page.locator("#inputs td").all_inner_texts()
+    page.select_option("#fill", "ones")
+    page.click("#run")
+    settled(page)
+    assert page.locator("#outputs tr").all_inner_texts()[0].split()[-2:] == ["-1,", "-1"]
 
 
 def test_plan_runs_without_python(page: Page, model: Path) -> None:

@@ -19,7 +19,7 @@ import onnx.inliner
 from google.protobuf.message import DecodeError, EncodeError
 
 from webrt import dims as D
-from webrt import schemas
+from webrt import known, schemas
 from webrt.bounds import Bounds, told
 from webrt.compiler import external, precheck, predict
 from webrt.compiler.datafiles import DataFiles, Reader, model_bytes
@@ -185,7 +185,7 @@ class _Loader:
             dtype, shape = shape_of(info.name, info.type)
             value = Value(info.name, dtype, shape, type_proto=info.type, roots=frozenset({info.name}))
             if info.name in self.known:
-                value.const = _as_array(value, self.known[info.name])
+                value.const = as_array(value, self.known[info.name])
                 value.shape = tuple(value.const.shape)
                 value.dtype = value.dtype or dtype_of(_code(value.const.dtype))
             self._define(value)
@@ -197,7 +197,7 @@ class _Loader:
             array = self.known.get(tensor.name)
             value = constant(tensor.name, read_tensor(tensor), dtype_of(tensor.data_type))
             if array is not None:
-                value.const = _as_array(value, array)
+                value.const = as_array(value, array)
                 value.shape = tuple(value.const.shape)
             self._define(value)
         for sparse in self.proto.sparse_initializer:
@@ -367,8 +367,11 @@ def _dim(d: onnx.TensorShapeProto.Dimension, fallback: str) -> Dim:
     return D.var(d.dim_param if d.dim_param and d.dim_param not in ("?", "-1") else fallback)
 
 
-def _as_array(value: Value, given: Any) -> np.ndarray[Any, Any]:
+def as_array(value: Value, given: Any) -> np.ndarray[Any, Any]:
+    """The known elements of an input. Raises InputError where they do not fit its type and shape."""
     array = np.asarray(given)
+    if isinstance(given, known.PYTHON) and value.dtype is not None:
+        array = known.of_python(value.name, given, onnx.helper.tensor_dtype_to_np_dtype(value.dtype.code), str(value.dtype))
     if value.dtype is not None:
         right = array.dtype.kind in "OSU" if value.dtype.name == "string" else _code(array.dtype) == value.dtype.code
         if not right:

@@ -21,7 +21,8 @@ def compile_bytes(
     """(the `.webrt` file, the optimised `.onnx`, JSON). Where it fails the files are empty and the JSON is worker.py's
     message of an error; else it is {"placement": […]}.
 
-    `request` is JSON: {"level", "providers", "target", "free_dims", "strict", "disabled", "optimized"}, all optional.
+    `request` is JSON: {"level", "providers", "target", "free_dims", "strict", "disabled", "optimized", "known"}, all
+    optional; "known" has inputs' elements by name, as JSON has them.
     """
     try:
         asked = json.loads(request)
@@ -31,6 +32,7 @@ def compile_bytes(
             providers=tuple(asked.get("providers", ("webgpu", "cpu"))),
             target=Target.from_json(asked.get("target", {})), external_data=external,
             optimized=models.append if asked.get("optimized") else None,
+            known_inputs=asked.get("known", {}),
             progress=report,
         )  # fmt: skip
         made = compile_model(model, options)

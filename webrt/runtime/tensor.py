@@ -6,6 +6,7 @@ import math
 from collections.abc import Callable, Sequence
 from typing import Any, TypeAlias
 
+from webrt import known
 from webrt.dtypes import BF16, BOOL, BY_NAME, SMALL, STRING, DType
 from webrt.errors import DeviceError, InputError, UnsupportedType
 from webrt.plan import Bytes
@@ -103,13 +104,15 @@ def upload(device: DeviceMemory, buffer: Buffer, data: Bytes, offset: int = 0) -
 def host_value(name: str, value: HostValue, dtype: str) -> HostValue:
     """A feed as the host keeps it: an array of native byte order, or a sequence or map as it is.
 
-    `dtype` is the expected element type, "" where the value is no tensor. Lists of Python numbers become arrays, as in
-    ONNX Runtime. Raises InputError, which names the expected type, for anything else, and UnsupportedType where there
+    `dtype` is the expected element type, "" where the value is no tensor. Python's numbers and lists of them become
+    arrays, as in numpy. Raises InputError, which names the expected type, for anything else, and UnsupportedType where there
     are no arrays of the type.
     """
     if not dtype or dtype not in BY_NAME:
         return value
-    array = _from_list(name, value, dtype) if isinstance(value, list) else value
+    array = value
+    if isinstance(value, known.PYTHON):
+        array = known.of_python(name, value, numpy_dtype(BY_NAME[dtype]), dtype)
     if not hasattr(array, "__array__"):
         raise InputError(f"input {name!r} is a {type(value).__name__}; a numpy array of {dtype} is expected")
     array = _to_array(array)
@@ -212,18 +215,3 @@ def _texts(array: Array) -> Array:
     import numpy as np
 
     return (np.char.decode(array, "utf-8") if array.dtype.kind == "S" else array).astype(object)
-
-
-def _from_list(name: str, value: list[Any], dtype: str) -> Array:
-    """Numbers of a wider kind than `dtype` (floats for an integer input) are refused, never cut."""
-    import numpy as np
-
-    expected = numpy_dtype(BY_NAME[dtype])
-    try:
-        plain = np.asarray(value)
-        fits = not value or plain.size == 0 or expected.kind in "OfV" or np.can_cast(plain.dtype, expected, "same_kind")
-        if fits or (plain.dtype.kind == "i" and expected.kind == "u"):
-            return np.asarray(value, dtype=expected)
-    except (ValueError, TypeError, OverflowError) as e:
-        raise InputError(f"input {name!r}: the list does not convert to {dtype}: {e}") from e
-    raise InputError(f"input {name!r} is a list of {plain.dtype}; {dtype} is expected")
