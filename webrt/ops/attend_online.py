@@ -15,16 +15,17 @@ from webrt import dtypes as T
 from webrt.dims import Dim
 from webrt.ir import Value
 from webrt.lowering import MAX_ITERATIONS, Builder, Variant, grid, static_bytes
-from webrt.ops.attend_tile import OnlineTile
+from webrt.ops.attend_tile import LOW, OnlineTile
 from webrt.ops.head_views import Empty, Heads
 from webrt.ops.product_variants import LLVMPIPE, MOST_TEXTURES, SOFTWARE, subgroups
 from webrt.ops.vectors import Epilogue, finish, kind, load4, through_temp, vec_of
 
+GPU: dict[str, Any] = {"kinds": ["gpu"]}
 MOST_FOURS = 32
 """Of a head: a row of queries and its result are in registers."""
 SMALL = 1 << 22
 """Bytes of an operand of the logits that is worth a texture."""
-LEAST_SPAN, SPAN_STEP, FEW = 32, 16, 256
+LEAST_SPAN, SPAN_STEP, FEW = 64, 16, 256
 """Keys of a span; where there are fewer than FEW rows, there are spans to make up for it."""
 
 
@@ -51,7 +52,8 @@ class Sizes:
 class Form:
     """A tile of up to `rows`, and not more than fill `registers` with fours of a head; the `lanes` that load for each
     other; the `loader` of operands, which pays from `least` rows and `worth` products of numbers on. Without textures
-    keys are taken one by one. `group`: invocations of a workgroup."""
+    keys are taken one by one. `group`: invocations of a workgroup. `body`: a file of shaders/ for the workgroups of
+    GPUs, which `keys` at a time share, for `least` to `most` (0: any number) rows."""
 
     rows: int
     registers: int
@@ -61,21 +63,26 @@ class Form:
     least: int = 0
     worth: int = 0
     group: int = 64
+    body: str = ""
+    keys: int = 0
+    most: int = 0
 
     def tile(self, s: Sizes, epilogue: Epilogue) -> OnlineTile:
         """The tile for these sizes."""
         rows = max(1, min(self.rows, 4 * self.registers // max(s.head, s.width)))
         if isinstance(s.m, int) and not self.lanes:
             rows = max(1, min(rows, s.m))
-        single = self.loader == "buffer"
-        return OnlineTile(rows, s.head // 4, s.width // 4, self.lanes, single, epilogue.long and not single)
+        single = self.loader == "buffer" and not self.keys
+        rolled = epilogue.long and not single and not self.keys
+        return OnlineTile(rows, s.head // 4, s.width // 4, self.lanes, single, self.keys, rolled)
 
     def applies(self, s: Sizes, tile: OnlineTile) -> Dim:
         """0 where the form is not for these sizes."""
         least = D.sub(1, D.lt(s.m, self.least)) if self.least else 1
         worth = D.sub(1, D.lt(s.products, self.worth)) if self.worth else 1
         fits = D.lt(s.n, MAX_ITERATIONS * 4 // tile.turns) if tile.turns > 4 else 1
-        return D.prod((least, worth, fits))
+        most = D.lt(s.m, self.most + 1) if self.most else 1
+        return D.prod((least, most, worth, fits))
 
 
 FORMS = (
@@ -84,6 +91,8 @@ FORMS = (
     Form(4, 32, 0, "storage", LLVMPIPE, least=8, worth=1 << 20),
     Form(4, 32, 0, "sampled", SOFTWARE, least=8, worth=1 << 21),
     Form(4, 32, requires=SOFTWARE, group=8),
+    Form(1, 1, requires=GPU, body="attention_decode", most=15),
+    Form(1, 1, requires=GPU, body="attention_shared", keys=16, least=16),
     Form(2, 16),
 )
 """In order of preference. The figures were measured on two cores."""
@@ -154,18 +163,30 @@ def _variants(
     vec = {**vec_of(**{name: (kind(h.x), True) for name, h in operands.items()}), **written}
     for form in FORMS:
         tile = form.tile(s, epilogue)
-        tiles = D.prod((s.batches, D.ceildiv(s.m, tile.rows * max(1, form.lanes)), splits))
+        body, consts, (rows, invocations) = _body(form, tile)
         yield Variant(
-            "attention_broadcast" if form.lanes else "attention_online",
-            grid(tiles, 1 if form.lanes else form.group),
-            consts={"ROWS": tile.rows, **({"LANES": form.lanes} if form.lanes else {"GROUP": form.group})},
-            fns=[*loads, _Q_START, epilogue.fn4, *ends, tile.fn],
+            body,
+            grid(D.prod((s.batches, D.ceildiv(s.m, rows), splits)), invocations),
+            consts=consts,
+            fns=[*loads, _Q_START, epilogue.fn4, *ends, *([] if body == "attention_decode" else [tile.fn])],
             use=epilogue.use,
             vec=vec,
             requires=form.requires,
             textures=_textures(form, epilogue),
             when=form.applies(s, tile),
         )
+
+
+def _body(form: Form, tile: OnlineTile) -> tuple[str, dict[str, int | float], tuple[int, int]]:
+    """The file of shaders/, its constants, the rows of an invocation or workgroup, and how many are in one group."""
+    sizes = {"HEAD": tile.head, "WIDTH": tile.width}
+    if form.body == "attention_decode":
+        return form.body, {**sizes, "LOW": LOW}, (1, 1)
+    if form.body:
+        return form.body, {**sizes, "KEYS": form.keys}, (64, 1)
+    if form.lanes:
+        return "attention_broadcast", {"ROWS": tile.rows, "LANES": form.lanes}, (tile.rows * form.lanes, 1)
+    return "attention_online", {"ROWS": tile.rows, "GROUP": form.group}, (tile.rows, form.group)
 
 
 def _textures(form: Form, epilogue: Epilogue) -> dict[str, str]:
@@ -207,15 +228,14 @@ _Q_START = """fn q_start(n: u32, g: u32, row: u32) -> u32 {
 _WHOLE = """fn result_at(n: u32, g: u32, z: u32, row: u32, part: u32) -> u32 {
   return p.o_at + n * p.o_n + (g * p.share + row / p.steps) * p.o_h + row % p.steps * p.o_s;
 }
-fn result_end(at: u32, total: f32, top: f32) -> f32 { return result_factor(total); }
+fn result_scale(total: f32) -> f32 { return result_factor(total); }
+fn result_sums(at: u32, total: f32, top: f32) {}
 fn result4(at: u32, d: u32, v: vec4<f32>, factor: f32) {
   store4(at, d, select(v * factor, vec4<f32>(), factor == 0.0));
 }"""
 _PART = """fn result_at(n: u32, g: u32, z: u32, row: u32, part: u32) -> u32 {{
   return ((part * p.batches + z) * p.m + row) * {each}u;
 }}
-fn result_end(at: u32, total: f32, top: f32) -> f32 {{
-  out[at + {fours}u] = vec4<f32>(total, top, 0.0, 0.0);
-  return 1.0;
-}}
+fn result_scale(total: f32) -> f32 {{ return 1.0; }}
+fn result_sums(at: u32, total: f32, top: f32) {{ out[at + {fours}u] = vec4<f32>(total, top, 0.0, 0.0); }}
 fn result4(at: u32, d: u32, v: vec4<f32>, factor: f32) {{ out[at + d / 4u] = v; }}"""

@@ -11,21 +11,23 @@ from __future__ import annotations
 from collections.abc import Iterator
 from dataclasses import dataclass
 
-LOW = "-3.4028234663852886e38"
+LOW = -3.4028234663852886e38
 """What no finite logit is below: -inf has the weight 0 beside it."""
 
 
 @dataclass(frozen=True)
 class OnlineTile:
     """`rows` of an invocation, heads of `head` fours in queries and `width` in values; `lanes` of a subgroup that load
-    keys for each other (0: each for itself). `single`: one key at a time, for less text. `rolled`: the epilogue of four
-    keys is in the text once. Addresses count fours."""
+    keys for each other (0: each for itself). `single`: one key at a time, for less text; `shared`: so many keys at a
+    time from a workgroup's memory, for one row. `rolled`: the epilogue of four keys is in the text once. Addresses
+    count fours."""
 
     rows: int
     head: int
     width: int
     lanes: int = 0
     single: bool = False
+    shared: int = 0
     rolled: bool = False
 
     @property
@@ -46,17 +48,29 @@ class OnlineTile:
                 "var at_v = p.v_at + n * p.v_n + g * p.v_h + first * p.v_t;",
                 "var t = first;",
                 *self._places("k", self.head), *self._places("v", self.width),
-                *([] if self.single else self._fours()),
-                "for (; t < last; t++) {", *self._one(), "at_k += p.k_t; at_v += p.v_t; }",
+                *(self._from_memory() if self.shared else self._from_bindings()),
                 *self._end(),
                 "}",
             ]
         )  # fmt: skip
 
-    def _fours(self) -> Iterator[str]:
-        yield "for (; t + 4u <= last; t += 4u) {"
-        yield from (*self._logits(), *self._weights(), *self._values())
-        yield "at_k += 4u * p.k_t; at_v += 4u * p.v_t; }"
+    def _from_bindings(self) -> Iterator[str]:
+        if not self.single:
+            yield "for (; t + 4u <= last; t += 4u) {"
+            yield from (*self._logits("t"), *self._weights(), *self._values())
+            yield "at_k += 4u * p.k_t; at_v += 4u * p.v_t; }"
+        yield from ("for (; t < last; t++) {", *self._one(), "at_k += p.k_t; at_v += p.v_t; }")
+
+    def _from_memory(self) -> Iterator[str]:
+        """Logits past the last key are -inf."""
+        yield f"for (; t < last; t += {self.shared}u) {{"
+        yield "fetch(lane, at_k, at_v, last - t); workgroupBarrier();"
+        yield f"for (var s = 0u; s < {self.shared}u; s += 4u) {{"
+        yield "let key = vec4<u32>(t + s) + vec4<u32>(0u, 1u, 2u, 3u);"
+        yield from self._logits("min(t + s, last - 1u)")
+        yield "c0 = select(c0, vec4<f32>(-f32_inf()), key >= vec4<u32>(last));"
+        yield from (*self._weights(), *self._values(), "}")
+        yield f"workgroupBarrier(); at_k += {self.shared}u * p.k_t; at_v += {self.shared}u * p.v_t; }}"
 
     def _start(self) -> Iterator[str]:
         for r in range(self.rows):
@@ -85,27 +99,29 @@ class OnlineTile:
         return f"mat4x4<f32>({', '.join(self._column(name, key * fours + i, key, i) for key in range(4))})"
 
     def _column(self, name: str, four: int, key: int, i: int) -> str:
+        if self.shared:
+            return f"{name}_tile[s * {self.head if name == 'k' else self.width}u + {four}u]"
         if not self.lanes:
             return f"load4_{name}(at_{name} + {key}u * p.{name}_t + {i}u)"
         broadcast = "quadBroadcast" if self.lanes == 4 else "subgroupBroadcast"
         return f"{broadcast}(own_{name}{four // self.lanes}, {four % self.lanes}u)"
 
-    def _logits(self) -> Iterator[str]:
+    def _logits(self, t: str) -> Iterator[str]:
         yield from self._own("k", self.head)
         yield from (f"var c{r} = vec4<f32>();" for r in range(self.rows))
         for i in range(self.head):
             yield f"let mk{i} = {self._four('k', self.head, i)};"
             yield from (f"c{r} += q{r}_{i} * mk{i};" for r in range(self.rows))
         if self.rolled:
-            yield from self._in_turn()
+            yield from self._in_turn(t)
         else:
-            yield from (f"c{r} = epilogue4(c{r}, i{r} + t);" for r in range(self.rows))
+            yield from (f"c{r} = epilogue4(c{r}, i{r} + {t});" for r in range(self.rows))
 
-    def _in_turn(self) -> Iterator[str]:
+    def _in_turn(self, t: str) -> Iterator[str]:
         """The epilogues of c0, c1 … by a loop in which they move, as in `vectors.in_turn`, and come back."""
         moves = " ".join(f"c{r} = c{r + 1};" for r in range(self.rows - 1))
         yield f"for (var turn = 0u; turn < {self.rows}u; turn++) {{"
-        yield f"let logit = epilogue4(c0, i0 + turn * step * p.n + t); {moves} c{self.rows - 1} = logit; }}"
+        yield f"let logit = epilogue4(c0, i0 + turn * step * p.n + {t}); {moves} c{self.rows - 1} = logit; }}"
 
     def _weights(self) -> Iterator[str]:
         for r in range(self.rows):
@@ -135,6 +151,7 @@ class OnlineTile:
     def _end(self) -> Iterator[str]:
         for r in range(self.rows):
             yield f"if (row{r} < p.m) {{ let total = (sum{r}.x + sum{r}.y) + (sum{r}.z + sum{r}.w);"
-            yield f"let at = result_at(n, g, z, row{r}, part); let factor = result_end(at, total, top{r});"
+            yield f"let at = result_at(n, g, z, row{r}, part); let factor = result_scale(total);"
+            yield f"result_sums(at, total, top{r});"
             yield from (f"result4(at, {4 * i}u, o{r}_{i}, factor);" for i in range(self.width))
             yield "}"
