@@ -21,6 +21,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 import numpy as np
+import onnx
 from onnx import numpy_helper, parser
 
 from webrt.compiler.compile import CompileOptions, compile_model
@@ -105,10 +106,10 @@ def _graph(inputs: str, output: str, body: str) -> str:
     return f'<ir_version: 8, opset_import: ["" : 17]> g ({inputs}) => ({output} y) {{ {body} }}'
 
 
-def gemm(m: int, k: int, n: int) -> Case:
-    """The product of two matrices that are fed."""
+def gemm(m: int, k: int, n: int, constants: int | None = None) -> Case:
+    """The product of two matrices that are fed; with `constants` 1 the second one is constant."""
     text = _graph(f"float[{m},{k}] a, float[{k},{n}] b", f"float[{m},{n}]", "y = MatMul(a, b)")
-    return Case(text, ((m, k), (k, n)), flop=2 * m * k * n, expected=np.matmul)
+    return Case(text, ((m, k), (k, n)), flop=2 * m * k * n, expected=np.matmul, constants=constants)
 
 
 def conv(channels: int, outputs: int, size: int, kernel: int, stride: int, group: int = 1) -> Case:
@@ -136,8 +137,8 @@ CASES: dict[str, Case] = {
 }
 
 
-def prepare(case: Case, device: NativeDevice) -> Prepared:
-    """Compiles a case, runs it once and compares."""
+def model_of(case: Case) -> tuple[onnx.ModelProto, list[Array]]:
+    """A case's model, and random values of all it takes, initializers last."""
     rng = np.random.default_rng(0)
     arrays = [rng.standard_normal(s).astype(np.float32) for s in case.shapes]
     model = parser.parse_model(case.text)
@@ -145,6 +146,12 @@ def prepare(case: Case, device: NativeDevice) -> Prepared:
     infos = [model.graph.input[i].name for i in constants]
     model.graph.initializer.extend(numpy_helper.from_array(arrays[i], n) for i, n in zip(constants, infos))
     del model.graph.input[len(arrays) - len(constants) :]
+    return model, arrays
+
+
+def prepare(case: Case, device: NativeDevice) -> Prepared:
+    """Compiles a case, runs it once and compares."""
+    model, arrays = model_of(case)
     plan = compile_model(model, CompileOptions(target=device.target))
     start = time.perf_counter()
     session = Session(plan, device)

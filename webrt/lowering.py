@@ -18,9 +18,9 @@ from typing import Any, NamedTuple, TypeAlias, TypeVar
 
 import numpy as np
 
+from webrt import costs, wgsl
 from webrt import dims as D
 from webrt import dtypes as T
-from webrt import wgsl
 from webrt.dims import Dim
 from webrt.dtypes import DType
 from webrt.errors import ShapeError, UnsupportedOp, UnsupportedType
@@ -104,11 +104,12 @@ def registered() -> Iterator[Op]:
 @dataclass(frozen=True)
 class Window:
     """`size` bytes of a value from byte `offset` (a multiple of 256) on: what a kernel binds of a tensor that is larger
-    than the target's maxStorageBufferBindingSize."""
+    than the target's maxStorageBufferBindingSize. `by_whole`: load_ and fours_ take places in the value itself."""
 
     value: Value
     offset: int
     size: int
+    by_whole: bool = False
 
     @property
     def name(self) -> str:
@@ -275,39 +276,61 @@ class Builder:
         atomics: Mapping[str, Operand] | None = None,
         over: Collection[str] = (),
         name: str = "",
+        sizes: Sequence[Dim] = (),
     ) -> None:
         """A dispatch. Names of bindings are the keys, reads first. Floats in `params` are passed as their f32 bits
         (`bitcast<f32>(p.x)`), negative ints in two's complement (`i32(p.x)`). `as_type` binds a value's bytes as
         elements of another type, for kernels that only move them. `atomics` (32-bit integers) come last. `over` names
         operands of which element i is read once, by the invocation that then writes element i of the only output, and
-        by no other: the output may take their place in memory.
+        by no other: the output may take their place in memory. `sizes` are what the table of costs (webrt/costs.py)
+        knows the fastest variant by, under the name of the last one's body.
 
         Raises UnsupportedOp where a tensor is known to be larger than the target binds: bind a Window of it."""
         values = [(k, v, "r") for k, v in reads.items()] + [(k, v, "w") for k, v in writes.items()]
         values += [(k, v, "atomic") for k, v in (atomics or {}).items()]
         self._check_bindings(values)
         words = {k: D.f32_bits(v) if isinstance(v, float) else v for k, v in (params or {}).items()}
+        starts = {k: f"{k}_start" for k, v, _ in values if isinstance(v, Window) and v.by_whole}
+        words |= {starts[k]: v.offset // ALIGN for k, v in reads.items() if k in starts and isinstance(v, Window)}
         for k, size in words.items():
             if isinstance(size, int) and not -(1 << 31) <= size < 1 << 32:
                 raise UnsupportedOp(f"{k} is {size}, which does not fit in 32 bits")
-        alternatives = []
-        used = self._used(variants, {k: x for k, x, _ in values})
-        for v in used:
+
+        def made(v: Variant) -> Kernel:
             binds = [
-                wgsl.Bind(k, (as_type or {}).get(k, _dtype(x)), a, v.vec.get(k, 1), v.textures.get(k, "buffer"))
+                wgsl.Bind(
+                    k, (as_type or {}).get(k, _dtype(x)), a, v.vec.get(k, 1), v.textures.get(k, "buffer"),
+                    starts.get(k, ""),
+                )
                 for k, x, a in values
-            ]
-            kernel = wgsl.build(
+            ]  # fmt: skip
+            return wgsl.build(
                 v.body, name=name or v.body, binds=binds, params=list(words), consts=v.consts, fns=v.fns,
                 types=v.types, use=v.use, requires=v.requires,
             )  # fmt: skip
-            alternatives.append((kernel, v.groups, v.when))
+
+        used = self._used(self._ordered(variants, sizes, made), {k: x for k, x, _ in values})
+        alternatives = tuple((made(v), v.groups, v.when) for v in used)
         bindings = tuple(_binding(x, "r" if a == "r" else "w") for _, x, a in values)
         textures = tuple(i for i, (k, *_) in enumerate(values) if any(k in v.textures for v in used))
         places = tuple(
             i for i, (k, *_) in enumerate(values) if k in over and _replaceable(k, values, variants, as_type)
         )
-        self.steps.append(Launch(tuple(alternatives), bindings, tuple(words.values()), textures, places))
+        self.steps.append(Launch(alternatives, bindings, tuple(words.values()), textures, places))
+
+    def _ordered(
+        self, variants: Sequence[Variant], sizes: Sequence[Dim], made: Callable[[Variant], Kernel]
+    ) -> Sequence[Variant]:
+        """The variants, the one first that costs least at these sizes, as far as that was measured."""
+        known = [n for n in sizes if isinstance(n, int)]
+        if not known or len(known) < len(sizes):
+            return variants
+        table = costs.shipped().costs(self.target, variants[-1].body, known)
+        may = [v for v in variants if table and v.when != 0 and not self.target.meets(v.requires)]
+        best = may[costs.fastest(table, [costs.label(made(v)) for v in may])] if may else variants[0]
+        if best is variants[-1]:
+            return [best] if best.when == 1 else variants
+        return [best, *(v for v in variants if v is not best)]
 
     def _used(self, variants: Sequence[Variant], values: Mapping[str, Operand]) -> list[Variant]:
         """The variants that may run, up to one that always does: of a plan for one kind of adapter those that it meets.

@@ -15,6 +15,7 @@ from tests.kernels.harness import device
 from tests.plans import TUNINGS, edited
 from tests.textured import expected, refused_plan
 from tests.tuned import FIRST, SECOND, Clock, hashes, two_ways
+from webrt.buckets import bucket_of
 from webrt.errors import InputError, PlanError
 from webrt.inference import InferenceSession
 from webrt.options import SessionOptions
@@ -289,6 +290,6 @@ def test_the_user_cache_is_a_file_of_the_adapter(monkeypatch: pytest.MonkeyPatch
 
 
 def test_buckets_are_powers_of_two() -> None:
-    assert U.bucket_of([0, 1, 2, 3, 4, 5, 1000, 1 << 31, (1 << 31) + 1, -1]) == (
+    assert bucket_of([0, 1, 2, 3, 4, 5, 1000, 1 << 31, (1 << 31) + 1, -1]) == (
         0, 1, 2, 4, 4, 8, 1024, 1 << 31, 1 << 32, 1 << 32,
     )  # fmt: skip

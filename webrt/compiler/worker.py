@@ -62,13 +62,14 @@ def prepare() -> None:
     """Loads all that compiling needs of the disk: modules, operators, schemas, WGSL bodies."""
     for name in LATE_MODULES:
         importlib.import_module(name)
-    from webrt import resources, schemas
+    from webrt import costs, resources, schemas
     from webrt.host import reference, registry
 
     registry.registered()
     reference.load_all()
     schemas.register()
     resources.load_shaders()
+    costs.shipped()
     warnings.simplefilter("ignore")  # showing one would open its source file
 
 

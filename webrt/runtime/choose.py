@@ -4,12 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 
+from webrt.buckets import bucket_of
 from webrt.dims import resolve
 from webrt.errors import TargetError
 from webrt.kernel_layout import KernelLayout, kernel_layout
 from webrt.plan import TEXTURE_WIDTH, Dispatch, Plan
 from webrt.runtime.textures import Content
-from webrt.runtime.tuning import Key, Table, bucket_of
+from webrt.runtime.tuning import Key, Table
 from webrt.target import Target
 
 

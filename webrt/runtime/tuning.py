@@ -10,7 +10,7 @@ import json
 import logging
 import os
 import time
-from collections.abc import Callable, Iterable, Mapping, Sequence, Set
+from collections.abc import Callable, Mapping, Sequence, Set
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, NamedTuple, Protocol, TypeAlias
@@ -113,12 +113,6 @@ def empty(device: Adapted) -> Table:
 def limits_of(target: Target) -> dict[str, int]:
     """The limits that matter."""
     return {name: target.limit(name) for name in MATTERING}
-
-
-def bucket_of(numbers: Iterable[int]) -> tuple[int, ...]:
-    """Numbers as unsigned words, rounded up to powers of two."""
-    words = (n & 0xFFFFFFFF for n in numbers)
-    return tuple(1 << (n - 1).bit_length() if n else 0 for n in words)
 
 
 def parse(given: Any) -> Table:
