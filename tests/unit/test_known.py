@@ -26,11 +26,9 @@ X = np.array([1, 2], np.float32)
 
 
 def scaled(dtype: str = "int64", shape: str = "") -> onnx.ModelProto:
-    """y = x · the sum of k, and z = k but for texts."""
+    """y = x · the sum of k, and z = k."""
     kind = {"float32": "float"}.get(dtype, dtype)
     text = f"g (float[n] x, {kind}{shape} k) => (float[n] y, {kind}{shape} z) {{ z = Identity(k)"
-    if dtype == "string":
-        text = "g (float[n] x, string k) => (float[n] y) {"
     return parser.parse_model(
         f'<ir_version: 8, opset_import: ["" : 17]> {text} f = Cast<to=1>(k) s = ReduceSum<keepdims=0>(f)'
         " y = Mul(x, s) }"
@@ -41,6 +39,37 @@ def session(known: Any, dtype: str = "int64", shape: str = "") -> Session:
     array = np.array(known, object if dtype == "string" else dtype)
     options = CompileOptions(providers=("cpu",), known_inputs={"k": array})
     return Session(compile_model(scaled(dtype, shape), options), NullDevice(), CpuProvider())
+
+
+@pytest.mark.parametrize(
+    ("dtype", "shape", "value", "wrong", "words"),
+    [
+        ("int32", "", 3, 2.5, "input 'k' is a float; int32 is expected"),
+        ("uint8", "[2]", [1, 2], [1, 256], "input 'k': the list does not convert to uint8"),
+        ("float32", "", 3, "3", "input 'k' is a str; float32 is expected"),
+        ("bool", "", True, 1, "input 'k' is a int; bool is expected"),
+        ("string", "", "2", 2, "input 'k' is a int; string is expected"),
+    ],
+)  # fmt: skip
+def test_python_values_become_arrays_as_in_numpy(dtype: str, shape: str, value: Any, wrong: Any, words: str) -> None:
+    """As known values and as feeds."""
+    model = scaled(dtype, shape)
+    for bad in (
+        lambda: CompileOptions(providers=("cpu",), known_inputs={"k": wrong}),
+        lambda: CompileOptions(providers=("cpu",)),
+    ):
+        with (
+            pytest.raises(InputError, match=words),
+            Session(compile_model(model, bad()), NullDevice(), CpuProvider()) as opened,
+        ):
+            opened.run(None, {"x": X, "k": wrong})
+    made = compile_model(model, CompileOptions(providers=("cpu",), known_inputs={"k": value}))
+    free = compile_model(model, CompileOptions(providers=("cpu",)))
+    for plan in (made, free):
+        with Session(plan, NullDevice(), CpuProvider()) as opened:
+            y, z = opened.run(None, {"x": X, "k": value})
+        np.testing.assert_array_equal(z, np.array(value))
+        np.testing.assert_array_equal(y, X * np.sum(np.array(value, np.float32)))
 
 
 @pytest.mark.parametrize(
@@ -63,9 +92,9 @@ def test_another_value_is_refused(dtype: str, shape: str, known: Any, other: Any
         with pytest.raises(InputError, match=words):
             s.run(None, {"x": X, "k": as_array(other)})
         for feeds in ({"x": X, "k": as_array(known)}, {"x": X}):
-            y, *z = s.run(None, feeds)
+            y, z = s.run(None, feeds)
             np.testing.assert_array_equal(y, X * np.sum(as_array(known).astype(np.float32), dtype=np.float32))
-            assert [a.tolist() for a in z] == ([] if dtype == "string" else [as_array(known).tolist()])
+            assert z.tolist() == as_array(known).tolist()
 
 
 def test_a_session_of_a_model_takes_any_value() -> None:

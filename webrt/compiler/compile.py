@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from typing import Any
 
 import onnx
@@ -216,18 +217,18 @@ def _demand(value: Value, by_name: Mapping[str, Value], demands: Demands) -> Non
 
 
 def _split_constants(graph: Graph) -> None:
-    """Constants that a plan cannot carry (strings, complex numbers) become Constant nodes for the host."""
+    """Constants that a plan cannot carry (strings, complex numbers) become Constant nodes for the host.
+
+    An input that is one (it was fixed) stays an input, under its name, and what read it reads the node's output.
+    """
     made: list[Value] = []
     for value in graph.values():
-        if (
-            value.const is not None
-            and value.dtype is not None
-            and not (value.dtype.on_device or value.dtype == T.F64)
-            and value not in graph.inputs
-        ):
+        if value.const is not None and value.dtype is not None and not (value.dtype.on_device or value.dtype == T.F64):
             made.append(value)
     nodes = []
-    for value in made:
+    needed = {*graph.users(), *graph.outputs}
+    for value in [v for v in made if v in needed]:
+        graph.inputs = [replace(value) if v is value else v for v in graph.inputs]
         node = emit.constant_node(value)
         value.const, value.producer = None, node
         nodes.append(node)
