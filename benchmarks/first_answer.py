@@ -4,8 +4,9 @@
 
 By default a `.webrt` in player.js, a fresh Chromium for each navigation: `beyond` is what remains of the first answer
 after pipeline creation and the time from submit to done. `--against`: player.js and Pyodide over a `.webrt` beside
-onnxruntime-web over the `.onnx`, in turn, in one Chromium that has visited each page before and has a profile on disk,
-so that nothing is downloaded or compiled to machine code that people's browsers would not.
+onnxruntime-web over the `.onnx`, in turn, in one Chromium that has a profile on disk, so that at later visits nothing
+is downloaded or compiled to machine code that people's browsers would not. Under Pyodide "python" is when Pyodide,
+webrt and numpy are loaded, "engine" when they are imported; "session" is when the session is made.
 """
 
 from __future__ import annotations
@@ -19,8 +20,9 @@ from typing import Any
 
 import numpy as np
 
+from benchmarks import renderers
 from benchmarks.models import Model
-from benchmarks.pages import plan_of, put_work, served_site
+from benchmarks.pages import Site, plan_of, put_work, served_site
 from webrt import dtypes
 from webrt.cli import chromium
 from webrt.cli.progress import Bars
@@ -66,31 +68,47 @@ def measure(folder: Path, repeat: int) -> list[dict[str, Any]]:
 
 
 def against(model: Model, repeat: int, folder: Path) -> dict[str, Any]:
-    """Seconds of each engine's navigations, and how many times as long onnxruntime-web's WebGPU provider takes."""
-    times: dict[str, list[float]] = {engine: [] for engine in ("player", "plan", "webgpu", "wasm")}
+    """`first` and `later` visits: for each engine the seconds from navigation to stages up to the answer, and those of
+    CPU time; and how many times as much of both onnxruntime-web's WebGPU provider takes."""
     with served_site(folder, Bars()) as made:
         put_work(made.folder, model)
         save(plan_of(model), made.folder / "work" / "model.webrt")
-        for visit in range(repeat + 1):
-            for engine, found in times.items():
-                if engine in made.missing:
-                    continue
-                page = made.context.new_page()
-                page.goto(f"{made.base}page.html?first={engine}")
-                page.wait_for_function("globalThis.first", timeout=600_000)
-                first = page.evaluate("globalThis.first")
-                page.close()
-                if "error" in first:
-                    raise SystemExit(f"{engine}: {first['error']}")
-                if visit:
-                    found.append(round(first["answer"] / 1000, 3))
-    ratios = {e: _median_ratio(times["webgpu"], times[e]) for e in ("player", "plan") if times[e] and times["webgpu"]}
+        engines = [e for e in ("player", "plan", "webgpu", "wasm") if e not in made.missing]
+        first = {engine: [_visit(made, engine)] for engine in engines}
+        later: dict[str, list[dict[str, float]]] = {engine: [] for engine in engines}
+        for _ in range(repeat):
+            for engine in engines:
+                later[engine].append(_visit(made, engine))
     missing = {k: str(v) for k, v in made.missing.items()}
-    return {"model": model.name, "seconds": times, "webgpu_takes": ratios, "missing": missing}
+    return {"model": model.name, "first": _beside(first), "later": _beside(later), "missing": missing}
 
 
-def _median_ratio(theirs: list[float], ours: list[float]) -> float:
-    return round(statistics.median(b / a for a, b in zip(ours, theirs)), 2)
+def _visit(made: Site, engine: str) -> dict[str, float]:
+    """Seconds from navigation by stage, "answer" the last; "cpu" those of CPU time of all of Chromium's processes."""
+    page = made.context.new_page()
+    before = renderers.cpu_by_process(b"chrom")
+    page.goto(f"{made.base}page.html?first={engine}")
+    page.wait_for_function("globalThis.first", timeout=600_000, polling=100)
+    after = renderers.cpu_by_process(b"chrom")
+    reached = page.evaluate("globalThis.first")
+    page.close()
+    if "error" in reached:
+        raise SystemExit(f"{engine}: {reached['error']}")
+    seconds = {stage: round(ms / 1000, 3) for stage, ms in reached.items()}
+    return seconds | {"cpu": round(sum(s - before.get(pid, 0) for pid, s in after.items()), 2)}
+
+
+def _beside(visits: dict[str, list[dict[str, float]]]) -> dict[str, Any]:
+    """The visits, and the median of the ratios of those made in one round; CPU time is 0 where there is no /proc."""
+    ratios: dict[str, dict[str, float]] = {}
+    for engine in [e for e in ("player", "plan") if e in visits and "webgpu" in visits]:
+        pairs = list(zip(visits[engine], visits["webgpu"], strict=True))
+        ratios[engine] = {
+            of: round(statistics.median(theirs[of] / ours[of] for ours, theirs in pairs), 2)
+            for of in ("answer", "cpu")
+            if all(ours[of] for ours, _ in pairs)
+        }
+    return {"visits": visits, "webgpu_takes": ratios}
 
 
 def main() -> None:

@@ -1,4 +1,4 @@
-"""What Chromium's renderer processes below this one use, read from /proc; None where there is none."""
+"""What Chromium's processes below this one use, read from /proc; None where there is none."""
 
 from __future__ import annotations
 
@@ -13,13 +13,18 @@ PROC = Path("/proc")
 
 
 def held() -> int | None:
-    """Bytes of anonymous and shared memory."""
+    """Bytes of anonymous and shared memory, of renderers."""
     return _sum(lambda folder: sum(1024 * int(_status(folder)[key].split()[0]) for key in ("RssAnon", "RssShmem")))
 
 
 def cpu_seconds() -> float | None:
-    """Seconds of CPU time, of all threads, since the processes began."""
+    """Seconds of CPU time, of all threads, since the renderers began."""
     return _sum(_seconds)
+
+
+def cpu_by_process(mark: bytes) -> dict[int, float]:
+    """Seconds of CPU time by process, of those whose command lines hold `mark`; empty where there is no /proc."""
+    return _each(_seconds, mark)
 
 
 def _seconds(folder: Path) -> float:
@@ -28,8 +33,13 @@ def _seconds(folder: Path) -> float:
 
 
 def _sum(use: Callable[[Path], _N]) -> _N | None:
+    found = list(_each(use, b"--type=renderer").values())
+    return sum(found[1:], start=found[0]) if found else None
+
+
+def _each(use: Callable[[Path], _N], mark: bytes) -> dict[int, _N]:
     if not (PROC / "self" / "status").exists():
-        return None
+        return {}
     parents: dict[int, int] = {}
     used: dict[int, _N] = {}
     for folder in PROC.iterdir():
@@ -37,12 +47,11 @@ def _sum(use: Callable[[Path], _N]) -> _N | None:
             pid = int(folder.name)
             try:
                 parents[pid] = int(_status(folder)["PPid"])
-                if b"--type=renderer" in (folder / "cmdline").read_bytes():
+                if mark in (folder / "cmdline").read_bytes():
                     used[pid] = use(folder)
             except (OSError, KeyError, ValueError):
                 continue  # the process has ended, or is the kernel's
-    mine = [amount for pid, amount in used.items() if _is_mine(pid, parents)]
-    return sum(mine[1:], start=mine[0]) if mine else None
+    return {pid: amount for pid, amount in used.items() if _is_mine(pid, parents)}
 
 
 def _status(folder: Path) -> dict[str, str]:

@@ -10,7 +10,6 @@
  */
 
 import { WebrtError } from "./player/common.js";
-import * as player from "./player/pyodide.js";
 
 /**
  * { pyodide, plan }: `plan` are the bytes of the file of that name, null without one. `index` is Pyodide's folder,
@@ -20,17 +19,19 @@ import * as player from "./player/pyodide.js";
  * `InferenceSession.create`.
  */
 export async function startPython({ index = "pyodide/", packages = ["webrt"], plan = null, onProgress = null } = {}) {
-  const early = new Early(plan, onProgress);
   const indexURL = new URL(index, globalThis.location.href).href;
-  const { loadPyodide } = await import(`${indexURL}pyodide.mjs`);
+  const core = import(`${indexURL}pyodide.mjs`); // what is large is asked for first
+  const early = new Early(plan, onProgress);
+  const { loadPyodide } = await core;
   const pyodide = await loadPyodide({ indexURL, packages });
-  pyodide.registerJsModule("webrt_player", early.module);
+  pyodide.registerJsModule("webrt_player", await early.module());
   return { pyodide, plan: await early.bytes };
 }
 
 /** The device and a plan's session before Python is there; Python takes them over, the first time that it asks. */
 class Early {
-  #opened = player.open();
+  #player = import("./player/pyodide.js");
+  #opened = this.#player.then((player) => player.open());
   #loaded;
   #host = null;
 
@@ -41,19 +42,19 @@ class Early {
   }
 
   /** What webrt/runtime/browser.py takes for player/pyodide.js. */
-  get module() {
-    return { ...player, open: () => this.#open(), load: (...given) => this.#take(...given) };
+  async module() {
+    return { ...await this.#player, open: () => this.#open(), load: (...given) => this.#take(...given) };
   }
 
   async #load(onProgress) {
     const bytes = await this.bytes;
     if (bytes === null) return null;
-    const opened = await this.#opened;
+    const [player, opened] = [await this.#player, await this.#opened];
     return { bytes, opened, ...await player.load(bytes, opened, (...given) => this.#host(...given), onProgress, "") };
   }
 
-  #open() {
-    const opened = this.#opened ?? player.open();
+  async #open() {
+    const opened = this.#opened ?? (await this.#player).open();
     this.#opened = null;
     return opened;
   }
@@ -68,11 +69,15 @@ class Early {
       return early;
     }
     early?.session.release();
-    return player.load(file, opened, host, onProgress, known);
+    return (await this.#player).load(file, opened, host, onProgress, known);
   }
 }
 
-const isSame = (a, b) => a.length === b.length && a.every((byte, i) => byte === b[i]);
+function isSame(a, b) {
+  if (a.length !== b.length) return false;
+  for (let i = 0; i < a.length; i++) if (a[i] !== b[i]) return false; // `every` takes ten times as long
+  return true;
+}
 
 async function fetched(url) {
   const answer = await fetch(url).catch((e) => { throw new WebrtError(`${url} cannot be fetched (${e.message})`); });

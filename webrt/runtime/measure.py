@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import statistics
 import struct
 from collections.abc import Mapping, Sequence
 from contextlib import ExitStack
@@ -202,7 +201,9 @@ class _Candidates:
 
 def _choose(plan: Plan, kernels: Sequence[int], times: Sequence[Sequence[float]]) -> Entry:
     """The fastest, unless the default is about as fast: other work on the machine is no reason for another."""
-    medians = [statistics.median(t) for t in times]
+    from statistics import median  # it brings decimal and fractions, which a page waits for
+
+    medians = [median(t) for t in times]
     best = min(range(len(times)), key=lambda i: medians[i])
     faster = medians[best] < WORTH * medians[0] and min(times[best]) < WORTH * min(times[0])
     names = tuple(plan.kernels[k].name[:100] for k in kernels)

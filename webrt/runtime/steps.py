@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-import secrets
+import os
 from collections.abc import Iterable
 from contextlib import nullcontext
 from typing import TYPE_CHECKING
@@ -48,7 +48,7 @@ class Steps:
         self.sizes = Sizes(self.plan, self.scope.evaluated, around.sizes if around is not None else None)
         self.host = {}
         if self.scope.resolver.draws:
-            self.sizes.known[DRAWN] = secrets.randbits(32)
+            self.sizes.known[DRAWN] = int.from_bytes(os.urandom(4), "little")
 
     def within(self, index: int, body: int) -> Steps:
         """The steps of a body of step `index`."""
