@@ -6,9 +6,12 @@ from collections.abc import Callable
 from typing import Any
 
 import numpy as np
+import onnx
 import pytest
 
-from tests.kernels.harness import check_node
+from tests.kernels.harness import check_node, device, node_model
+from webrt.compiler.compile import CompileOptions, compile_model
+from webrt.runtime.session import Session
 
 Array = np.ndarray[Any, Any]
 Reduction = Callable[[Array, tuple[int, ...], bool], Array]
@@ -71,6 +74,21 @@ def test_empty_set_is_the_identity(name: str) -> None:
 def test_rows_beyond_the_loop_limit(name: str) -> None:
     check_reduction(name, RNG.uniform(0, 1, (2, 70_001)).astype(np.float32), [1], 1, 20)
     check_reduction(name, RNG.uniform(0, 1, (70_001, 2)).astype(np.float32), [0], 0, 20)
+
+
+@pytest.mark.parametrize("dtype", [np.float32, np.float16, np.int64])
+def test_one_dispatch_where_rows_are_short_or_many(dtype: type) -> None:
+    """One plan for all sizes: the sizes of a run decide."""
+    model, _ = node_model("ReduceSum", [np.zeros((2, 2), dtype)], {"keepdims": 0}, symbolic=True, opset=11)
+    model.graph.node[0].attribute.append(onnx.helper.make_attribute("axes", [1]))
+    plan = compile_model(model, CompileOptions(target=device().target))
+    with Session(plan, device()) as session:
+        for rows, length, dispatches in ((3, 0, 1), (3, 7, 1), (3, 512, 1), (3, 513, 2), (64, 700, 1), (64, 8193, 2)):
+            x = RNG.integers(-3, 4, (rows, length)).astype(dtype)
+            before = device().counters.dispatches
+            (got,) = session.run(None, {"x0": x})
+            assert device().counters.dispatches - before == dispatches
+            np.testing.assert_array_equal(got, x.sum(axis=1, dtype=np.int64).astype(dtype))
 
 
 @pytest.mark.parametrize("name", REDUCTIONS)

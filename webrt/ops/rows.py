@@ -8,15 +8,16 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 from webrt import dims as D
 from webrt import dtypes as T
 from webrt.dims import Dim
 from webrt.dtypes import DType
 from webrt.ir import Value
-from webrt.lowering import Builder
-from webrt.ops.vectors import IDENTITY, Epilogue, map_through
+from webrt.lowering import Builder, Variant, grid
+from webrt.ops.vectors import IDENTITY, Epilogue, map_through, through
+from webrt.ops.view import element_type
 
 SHORT = 512
 """Rows up to this length are folded by one invocation, however few they are."""
@@ -137,43 +138,62 @@ def fold_rows(
     b: Builder, out: Value, x: Value, rows: Rows, fold: Fold, *, context: Value | None = None,
     epilogue: Epilogue = IDENTITY, name: str,
 ) -> None:  # fmt: skip
-    """Writes one value per row. Few and long rows are split: partial results to a temporary, then merged."""
+    """Writes one value per row. Few and long rows are split: partial results to a temporary, then merged. Where only
+    the sizes of a run tell, so does the choice."""
     reads = {"x": x} | ({"c": context} if context is not None else {})
     params = {**rows.params(), **fold.params}
-    parts = split(rows.count, rows.length)
     use = (*(("int64",) if fold.acc in T.INTS64 else ()), *fold.use)
+    parts, vec = split(rows.count, rows.length), {"x": rows.vec(x)}
+    whole = f"let c = {_context(context, 'i')};\nreturn finish(fold(row_base(i), 0u, p.length, c), c);"
+    fns = [*rows.walk(), *_functions(fold, vec["x"]), _finish(fold.finish)]
     if parts is None:
-        text = f"let c = {_context(context, 'i')};\nreturn finish(fold(row_base(i), 0u, p.length, c), c);"
-        fns = [*rows.walk(), *_functions(fold, rows.vec(x)), _finish(fold.finish)]
-        vec = {"x": rows.vec(x)}
-        map_through(b, out, text, epilogue, reads=reads, params=params, fns=fns, use=use, vec=vec, name=name)
+        map_through(b, out, whole, epilogue, reads=reads, params=params, fns=fns, use=use, vec=vec, name=name)
         return
     b.check(D.lt(rows.length, MAX_LENGTH), f"a reduction over more than {MAX_LENGTH} elements")
-    count, chunk = parts
-    params |= {"parts": count, "chunk": chunk}
-    partial = b.temp(fold.acc, (rows.count, count))
+    once = at_once(rows.count, rows.length)
+    partial = b.temp(fold.acc, (rows.count, D.select(once, 0, parts[0])))
+    params |= {"parts": partial.known_shape[1], "chunk": parts[1]}
     b.map(
         partial,
         f"let row = i / p.parts;\nlet begin = (i % p.parts) * p.chunk;\nlet c = {_context(context, 'row')};\n"
         "return fold(row_base(row), begin, min(begin + p.chunk, p.length), c);",
         reads=reads, params=params, fns=[*rows.walk(), *_functions(fold, 1)], use=use, name=f"{name}_part",
     )  # fmt: skip
-    map_through(
-        b, out,
+    merge = (
         f"let c = {_context(context, 'i')};\nvar a = {fold.first};\n"
-        "for (var k = 0u; k < p.parts; k += 1u) { a = merge(a, load_part(i * p.parts + k)); }\nreturn finish(a, c);",
-        epilogue,
-        reads={"part": partial} | ({"c": context} if context is not None else {}),
-        params=params, fns=[_acc(fold), _merge(fold), _finish(fold.finish)], use=use, name=f"{name}_merge",
+        "for (var k = 0u; k < p.parts; k += 1u) { a = merge(a, load_part(i * p.parts + k)); }\nreturn finish(a, c);"
+    )
+    last = _way(out, merge, [_acc(fold), _merge(fold), _finish(fold.finish)], use, epilogue)
+    ways = [last] if once == 0 else [replace(_way(out, whole, fns, use, epilogue), vec=vec, when=once), last]
+    bound = {"part": partial, **({} if once == 0 else {"x": x}), **({"c": context} if context is not None else {})}
+    b.launch(
+        *ways, reads={**bound, **epilogue.reads}, writes={"out": out},
+        params={"n": out.elements, **params, **epilogue.params}, name=f"{name}_merge",
     )  # fmt: skip
 
 
+def _way(out: Value, element: str, fns: Sequence[str], use: Sequence[str], epilogue: Epilogue) -> Variant:
+    """One invocation per word of the output."""
+    per_word = element_type(out).per_word
+    text, more = through(epilogue, element)
+    made = [*fns, *more, f"fn element(i: u32) -> Out {{\n{text}\n}}"]
+    body = "map" if per_word == 1 else f"map_packed{per_word}"
+    return Variant(
+        body, grid(D.ceildiv(out.elements, per_word)), fns=made, use=tuple(dict.fromkeys((*use, *epilogue.use)))
+    )
+
+
+def at_once(count: Dim, length: Dim) -> Dim:
+    """1 where one invocation folds a whole row, else 0."""
+    many: Dim = 1 if not isinstance(count, int) and isinstance(length, int) else D.le(MANY, count)
+    return D.maximum(D.le(length, SHORT), D.mul(many, D.le(length, LONG)))
+
+
 def split(count: Dim, length: Dim) -> tuple[Dim, Dim] | None:
-    """(parts of a row, elements of a part), or None where one invocation folds a whole row."""
+    """(parts of a row, elements of a part), or None where one invocation folds a whole row at all sizes."""
+    if at_once(count, length) == 1:
+        return None
     if isinstance(length, int):
-        many = not isinstance(count, int) or count >= MANY
-        if length <= SHORT or (many and length <= LONG):
-            return None
         chunk: Dim = max(SHORT, math.isqrt(length), -(-length // MAX_PARTS))
     else:
         chunk = D.maximum(2 * SHORT, D.ceildiv(length, MAX_PARTS))

@@ -64,14 +64,21 @@ def map_through(
     vec: Mapping[str, int] | None = None, name: str,
 ) -> None:  # fmt: skip
     """`Builder.map` of what the epilogue makes of the elements."""
-    if epilogue != IDENTITY:
-        four = (vec or {}).get("out", 1) == 4
-        value = f"fn value(i: u32) -> {'vec4<Out>' if four else 'Out'} {{\n{element}\n}}"
-        fns = [*fns, value, epilogue.fn4 if four else epilogue.fn]
-        element = "return epilogue4(value(i), 4u * i);" if four else "return epilogue(value(i), i);"
-        reads, params = {**reads, **epilogue.reads}, {**params, **epilogue.params}
-        use = tuple(dict.fromkeys((*use, *epilogue.use)))
-    b.map(out, element, reads=reads, params=params, fns=fns, use=use, vec=vec, name=name)
+    text, more = through(epilogue, element, (vec or {}).get("out", 1))
+    b.map(
+        out, text, reads={**reads, **epilogue.reads}, params={**params, **epilogue.params}, fns=[*fns, *more],
+        use=tuple(dict.fromkeys((*use, *epilogue.use))), vec=vec, name=name,
+    )  # fmt: skip
+
+
+def through(epilogue: Epilogue, element: str, lanes: int = 1) -> tuple[str, list[str]]:
+    """The body of `fn element(i)` as what the epilogue makes of it, and the functions that it then needs."""
+    if epilogue == IDENTITY:
+        return element, []
+    value = f"fn value(i: u32) -> {'vec4<Out>' if lanes == 4 else 'Out'} {{\n{element}\n}}"
+    if lanes == 4:
+        return "return epilogue4(value(i), 4u * i);", [value, epilogue.fn4]
+    return "return epilogue(value(i), i);", [value, epilogue.fn]
 
 
 def lane_by_lane(name: str, lane: str, epilogue: Epilogue, fours: Sequence[str] = ()) -> str:
