@@ -1,4 +1,4 @@
-//! bindings a b * out:w
+//! bindings a * out:w
 //! params m n k b_row k_first k_last width batches *
 //! consts SPAN
 //! fns batch_offsets load4_a columns_b store4
@@ -7,7 +7,7 @@
 // 4 rows of 4 columns; 16 steps of k at a time are held in workgroup memory. SPAN is what `columns_b` counts as 64 columns.
 
 var<workgroup> a_tile: array<vec4<A>, 256>;
-var<workgroup> b_tile: array<vec4<B>, 256>;
+var<workgroup> b_tile: array<vec4<Out>, 256>;
 
 // Terms past the end of k are 0, on both sides.
 fn fetch(local: u32, a_at: u32, b_at: u32, k: u32, t: u32) {
@@ -15,7 +15,7 @@ fn fetch(local: u32, a_at: u32, b_at: u32, k: u32, t: u32) {
   let inside = vec4<u32>(a_k, a_k + 1u, a_k + 2u, a_k + 3u) < vec4<u32>(p.k_last);
   a_tile[local] = select(vec4<A>(), load4_a(a_at + local / 4u * p.k + a_k), inside);
   let b_k = k + local / 16u;
-  b_tile[local] = select(vec4<B>(), columns_b(b_at + b_k * p.b_row, t, 16u), b_k < p.k_last);
+  b_tile[local] = select(vec4<Out>(), columns_b(b_at + b_k * p.b_row, t, 16u), b_k < p.k_last);
 }
 
 fn add(c: ptr<function, array<vec4<Out>, 4>>, local: u32, quarter: u32) {

@@ -91,7 +91,9 @@ def test_weights_that_are_fed() -> None:
 
 
 @pytest.mark.parametrize(
-    "form", [None, *nbits_tile.FORMS, *nbits_tile.TALL], ids=lambda f: f"{f.rows}-{f.lanes}-{f.loader}" if f else "any"
+    "form",
+    [None, *nbits_tile.FORMS, *nbits_tile.TALL],
+    ids=lambda f: f"{f.body}{f.rows}-{f.lanes}-{f.loader}" if f else "any",
 )
 @pytest.mark.parametrize("bits", [4, 8])
 def test_every_form(form: Form | None, bits: int, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -110,7 +112,7 @@ def test_every_form(form: Form | None, bits: int, monkeypatch: pytest.MonkeyPatc
         plan = check(lead, n, k, bits=bits, **more)
         step = next(s for s in plan.steps if isinstance(s, Dispatch))
         layout = kernel_layout(plan.kernels[step.alternatives[0][0]].wgsl).access
-        assert layout[1:3] == {"": "rr", "sampled": "uf", "storage": "UF"}[form.loader if form else ""]
+        assert layout[1:3] == {"buffer": "rr", "sampled": "uf", "storage": "UF"}[form.loader if form else "buffer"]
 
 
 @pytest.mark.parametrize("name", ["int4", "uint4"])

@@ -17,10 +17,9 @@ from webrt.ir import Value
 from webrt.lowering import MAX_ITERATIONS, Builder, Variant, grid, static_bytes
 from webrt.ops.attend_tile import LOW, OnlineTile
 from webrt.ops.head_views import Empty, Heads
-from webrt.ops.product_variants import LLVMPIPE, MOST_TEXTURES, SOFTWARE, subgroups
+from webrt.ops.product_variants import GPU, LLVMPIPE, MOST_TEXTURES, SOFTWARE, subgroups
 from webrt.ops.vectors import Epilogue, finish, kind, load4, through_temp, vec_of
 
-GPU: dict[str, Any] = {"kinds": ["gpu"]}
 MOST_FOURS = 32
 """Of a head: a row of queries and its result are in registers."""
 SMALL = 1 << 22

@@ -1,19 +1,20 @@
-"""How a product with packed weights runs on software adapters: register tiles, weights through textures.
+"""How a product with packed weights runs on which adapter: register tiles with weights through textures, or workgroups.
 
 A number becomes a float by putting its bits into the mantissa of a power of two and subtracting that: three
-instructions for four columns, and exact. Where invocations of a quad have rows of a in common, each loads one.
+instructions for four columns, and exact. Where invocations of a quad have rows of a in common, each loads one. On GPUs
+a workgroup shares the blocks of few rows, and unpacks the weights of many into its memory.
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from webrt import dims as D
 from webrt.dims import Dim
 from webrt.ir import Value
-from webrt.lowering import Variant, grid
-from webrt.ops.product_variants import LLVMPIPE, SOFTWARE, Form, subgroups
+from webrt.lowering import Groups, Variant, grid
+from webrt.ops.product_variants import GPU, LLVMPIPE, SOFTWARE, Form, subgroups
 from webrt.ops.vectors import Epilogue, can_load4, kind, load4, vec_of
 
 FORMS = (
@@ -23,6 +24,9 @@ FORMS = (
     Form(4, 2, 4, "sampled", subgroups(4, SOFTWARE)),
     Form(4, 1, 0, "storage", LLVMPIPE),
     Form(4, 1, 0, "sampled", SOFTWARE),
+    Form(1, 1, requires=GPU, most=1, body="matmul_nbits_reduce"),
+    Form(4, 1, requires=GPU, most=15, body="matmul_nbits_reduce"),
+    Form(64, 1, requires=GPU, body="matmul_workgroup"),
 )
 """In order of preference; those of 4 lanes share rows in quads."""
 TALL = (
@@ -32,6 +36,8 @@ TALL = (
 """What goes before them with weights of 8 bits: more rows for each weight that is unpacked."""
 GROUP = 8
 """Invocations of a workgroup: few, so that all cores have some where columns are few."""
+SLICES = 8
+"""Parts of a workgroup that share the blocks along k."""
 MANTISSA, BIAS = 23, 127
 _STORE = """fn store4(row: u32, t: u32, v: vec4<f32>) {
   let i = row * p.n + 4u * t;
@@ -45,19 +51,50 @@ def tile_variants(a: Value, m: Dim, columns: int, bits: int, whole: bool, epilog
     so many bits may be."""
     dtype = kind(a)
     fours = can_load4(dtype, a.known_shape[-1])
+    load, vec = load4("a", dtype, fours), {**vec_of(a=(dtype, fours)), "out": 4}
+    packed = {"w": 4, "scale": 4}
     for form in (*TALL, *FORMS) if bits == 8 else FORMS:
-        spans = -(-columns // (4 * form.vectors * GROUP))
-        yield Variant(
-            "matmul_nbits_quads" if form.lanes else "matmul_nbits_tile",
-            grid(D.mul(D.ceildiv(m, form.rows), spans), 1),
-            consts={"ROWS": form.rows, "VECTORS": form.vectors, "GROUP": GROUP},
-            fns=[load4("a", dtype, fours), epilogue.fn, _STORE, NbitsTile(form, bits, whole).fn],
-            use=epilogue.use,
-            vec={**vec_of(a=(dtype, fours)), "out": 4},
-            requires=form.requires,
-            textures=dict.fromkeys(("w", "scale"), form.loader),
-            when=form.applies(m),
-        )
+        made = Variant(
+            form.body or ("matmul_nbits_quads" if form.lanes else "matmul_nbits_tile"), _groups(form, m, columns),
+            use=epilogue.use, requires=form.requires, when=form.applies(m),
+        )  # fmt: skip
+        fns = [load, epilogue.fn, _STORE, NbitsTile(form, bits, whole).fn]
+        if form.body == "matmul_workgroup":
+            fns = [_ONE_MATRIX, load, _UNPACKED[bits], epilogue.fn, _STORE_TILE]
+            yield replace(made, consts={"SPAN": 16}, fns=fns, vec={**vec, **packed})
+        elif form.body:
+            consts = {"ROWS": form.rows, "GROUP": GROUP, "SLICES": SLICES}
+            yield replace(made, consts=consts, fns=fns, vec={**vec, **packed})
+        else:
+            consts = {"ROWS": form.rows, "VECTORS": form.vectors, "GROUP": GROUP}
+            textures = dict.fromkeys(("w", "scale"), form.loader)
+            yield replace(made, consts=consts, fns=fns, vec=vec, textures=textures)
+
+
+def _groups(form: Form, m: Dim, columns: int) -> Groups:
+    span = 64 if form.body == "matmul_workgroup" else 4 * form.vectors * GROUP
+    return grid(D.mul(D.ceildiv(m, form.rows), -(-columns // span)), 1)
+
+
+_ONE_MATRIX = "fn batch_offsets(z: u32) -> vec2<u32> { return vec2<u32>(); }"
+_COLUMNS = """fn columns_b(k: u32, t: u32, lanes: u32) -> vec4<f32> {{
+  let column = min(t, p.fours - 1u);
+  let word = k / {each}u;
+  let bit = {bit};
+  let number = vec4<f32>((fours_w(word * p.fours + column) >> vec4<u32>(bit)) & vec4<u32>({most}u));
+  let at = word / p.words_per_block * 2u * p.fours + column;
+  return (number - fours_scale(at + p.fours)) * fours_scale(at);
+}}"""
+_UNPACKED = {
+    4: _COLUMNS.format(each=8, bit="k % 4u * 8u + k / 4u % 2u * 4u", most=15),
+    8: _COLUMNS.format(each=4, bit="k % 4u * 8u", most=255),
+}
+"""Row k of the weights, where a product would read its right operand."""
+_STORE_TILE = """fn store4(start: u32, t: u32, lanes: u32, v: vec4<f32>) {
+  let i = start + 4u * t;
+  let r = vec4<f32>(epilogue(v.x, i), epilogue(v.y, i + 1u), epilogue(v.z, i + 2u), epilogue(v.w, i + 3u));
+  if (t < p.fours) { out[i >> 2u] = r; }
+}"""
 
 
 @dataclass(frozen=True)
@@ -80,18 +117,34 @@ class NbitsTile:
                 *(f"let t{j} = min(first + {j}u * GROUP, p.fours - 1u);" for j in range(self.form.vectors)),
                 *(f"let r{r} = min(row + {self._start(r)}, p.m - 1u) * p.k;" for r in range(self.loads)),
                 *(f"var c{r}_{j} = vec4<f32>();" for r, j in each),
-                "var word = 0u; var k = 0u; var block = 0u;",
+                *self._first(),
                 "while (word < p.words) {",
                 *self._zeros(),
                 *(f"var b{r}_{j} = vec4<f32>();" for r, j in each),
                 "let last = min(word + p.words_per_block, p.words);",
                 "for (; word < last; word++) {", *self._weights(), *self._products(), f"k += {32 // self.bits}u;", "}",
                 *(f"c{r}_{j} += fours_scale(block + t{j}) * b{r}_{j};" for r, j in each),
-                "block += 2u * p.fours; }",
-                *(f"store4(row + {r}u, first + {j}u * GROUP, c{r}_{j});" for r, j in each),
+                *self._next(), "}",
+                *(f"{self._store(r, j)};" for r, j in each),
                 "}",
             ]
         )  # fmt: skip
+
+    def _first(self) -> Iterator[str]:
+        """The first block."""
+        slice_ = "lane / GROUP" if self.form.body else "0u"
+        yield f"let slice = {slice_}; var word = slice * p.words_per_block;"
+        yield f"var k = word * {32 // self.bits}u; var block = slice * 2u * p.fours;"
+
+    def _next(self) -> Iterator[str]:
+        """On to the next block, of a slice the one that it has next."""
+        if self.form.body:
+            yield f"word += {SLICES - 1}u * p.words_per_block; k = word * {32 // self.bits}u;"
+        yield f"block += {2 * SLICES if self.form.body else 2}u * p.fours;"
+
+    def _store(self, r: int, j: int) -> str:
+        at = f"row + {r}u, first + {j}u * GROUP"
+        return f"gather({at}, lane, c{r}_{j})" if self.form.body else f"store4({at}, c{r}_{j})"
 
     @property
     def loads(self) -> int:

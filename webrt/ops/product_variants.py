@@ -22,6 +22,7 @@ from webrt.ops.vectors import Epilogue, can_load4, kind, load4, store_fours, vec
 
 SOFTWARE: dict[str, Any] = {"kinds": ["software"]}
 LLVMPIPE: dict[str, Any] = {**SOFTWARE, "architectures": ["llvmpipe"]}
+GPU: dict[str, Any] = {"kinds": ["gpu"]}
 MOST_TEXTURES = 4
 """What every device has of storage textures in a stage."""
 
@@ -63,7 +64,7 @@ FORMS = (
     Form(16, 2, 4, "sampled", subgroups(4, SOFTWARE), least=24, worth=1 << 21),
     Form(8, 2, 4, "sampled", subgroups(4, SOFTWARE), worth=1 << 21),
     Form(8, 2, 0, "sampled", SOFTWARE, worth=1 << 21),
-    Form(64, 1, 16, requires={"kinds": ["gpu"]}, least=16, body="matmul_workgroup"),
+    Form(64, 1, 16, requires=GPU, least=16, body="matmul_workgroup"),
     Form(8, 2),
 )
 """In order of preference. The figures were measured on two cores."""
