@@ -41,7 +41,8 @@ def _bounds(node: Node) -> Bounds | None:
     if node.op == "Relu":
         return 0.0, math.inf
     found: list[float] = []
-    for k, (name, default) in enumerate((("min", -math.inf), ("max", math.inf)), 1):
+    most = _most(node)
+    for k, (name, default) in enumerate((("min", -most), ("max", most)), 1):
         given = number(node.input(k)) if node.has(k) else float(node.attr(name, default))
         if given is None or math.isnan(given):
             return None
@@ -49,19 +50,22 @@ def _bounds(node: Node) -> Bounds | None:
     return (found[0], found[1]) if found[0] <= found[1] else None
 
 
+def _most(node: Node) -> float:
+    """The largest finite number of the tensor's type, which is Clip's bound where none is given."""
+    return float(np.finfo(np.float16 if node.input(0).dtype == T.F16 else np.float32).max)
+
+
 def _bind(uses: Uses, node: Node, bounds: Bounds) -> bool:
     """Makes the node a Clip between the bounds (a Relu where it is one); False where they are too large to store."""
     if bounds == (0.0, math.inf):
         node.op_type, node.attrs, node.inputs[1:] = "Relu", {}, []
         return True
-    given = {name: x for name, x in zip(("min", "max"), bounds, strict=True) if math.isfinite(x)}
+    held = [uses.constant(np.array(x), node.input(0)) for x in bounds]
+    if None in held:
+        return False
     if node.opset < 11:
-        node.attrs = {name: onnx.helper.make_attribute(name, x) for name, x in given.items()}
+        node.attrs = {n: onnx.helper.make_attribute(n, x) for n, x in zip(("min", "max"), bounds, strict=True)}
     else:
-        like = node.input(0)
-        held = [uses.constant(np.array(given[n]), like) if n in given else None for n in ("min", "max")]
-        if any(v is None and n in given for v, n in zip(held, ("min", "max"), strict=True)):
-            return False
         for k, v in enumerate(held, 1):
             uses.replace_input(node, k, v)
         node.attrs = {}

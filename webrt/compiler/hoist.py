@@ -5,7 +5,7 @@ from __future__ import annotations
 from webrt.compiler.rewrite import Uses, number
 from webrt.ir import Graph, Node, Value
 
-_MOVES = frozenset({"Transpose", "Reshape", "Squeeze", "Unsqueeze", "Flatten"})
+MOVES = frozenset({"Transpose", "Reshape", "Squeeze", "Unsqueeze", "Flatten"})
 _UNARY = frozenset(
     {
         "Relu",
@@ -55,7 +55,7 @@ def _argument(node: Node) -> Value | None:
 
 
 def _may_swap(uses: Uses, move: Node, moved: Value, node: Node) -> bool:
-    if move.op not in _MOVES or move.outputs != [moved] or not uses.alone(moved, node):
+    if move.op not in MOVES or move.outputs != [moved] or not uses.alone(moved, node):
         return False
     x, out = move.input(0), node.output()
     if x.shape is None or moved.shape is None or out.shape != moved.shape or out.dtype != x.dtype:
@@ -71,7 +71,7 @@ def _ends_in_kernel(uses: Uses, move: Node) -> bool:
     while x.producer is not None and uses.alone(x, move):
         if x.producer.op in _KERNELS:
             return True
-        if x.producer.op not in _MOVES:
+        if x.producer.op not in MOVES:
             return False
         move, x = x.producer, x.producer.input(0)
     return False

@@ -17,7 +17,7 @@ from webrt.schemas import MS_DOMAIN
 _LOOKUP = f"{MS_DOMAIN}:GatherBlockQuantized"
 MOVES = frozenset(
     {"Transpose", "Slice", "Split", "Expand", "Tile", "Concat", "Pad", "Gather", "GatherND", "GatherElements",
-     "DepthToSpace", "SpaceToDepth", "Range", "Reshape", "Flatten", "Squeeze", "Unsqueeze", "Identity", _LOOKUP}
+     "DepthToSpace", "SpaceToDepth", "Range", "Reshape", "Flatten", "Squeeze", "Unsqueeze", _LOOKUP}
 )  # fmt: skip
 """Operators whose results cost no arithmetic worth storing."""
 

@@ -17,6 +17,9 @@ from webrt.errors import NotConstant, UnsupportedOp, UnsupportedType
 from webrt.ir import Node, Value, constant
 from webrt.lowering import Builder, normalize_axis
 
+NORMS = ("LayerNormalization", "RMSNormalization", "Softmax")
+"""What is found."""
+
 
 @dataclass
 class Norm:

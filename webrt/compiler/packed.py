@@ -24,6 +24,8 @@ LEAST_TABLE = 1 << 18
 """Tables with fewer numbers stay, too: a kernel has few bindings for all its look-ups; a packed one takes one more."""
 SMALLEST, LARGEST = 16, 256
 """Numbers of a block, that onnxruntime takes too; powers of two."""
+PRODUCTS = {"MatMul": 1, "Gemm": 1, "Gather": 0}
+"""Operators that read packed weights, and which input that is."""
 FOURS = 4
 """Columns of a product are a multiple of it, as the fast kernels need."""
 
@@ -104,7 +106,7 @@ def _attributes(**values: int) -> dict[str, onnx.AttributeProto]:
 
 def _weights_of(node: Node) -> Value | None:
     """The operand that is computed, and may be of constants alone."""
-    at = {"MatMul": 1, "Gemm": 1, "Gather": 0}.get(node.op)
+    at = PRODUCTS.get(node.op)
     value = None if at is None else node.input(at)
     return value if value is not None and value.const is None and value.producer is not None else None
 

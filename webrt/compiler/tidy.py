@@ -16,6 +16,8 @@ _SAME_SHAPE = _RESHAPES | {"Expand", "Tile"}
 _REACH = 8
 """Reshapes that are looked through."""
 _NEUTRAL = {"Add": 0.0, "Sub": 0.0, "Mul": 1.0, "Div": 1.0}
+UNCHANGED = ("Identity", "Cast", "Dropout", *_NEUTRAL, *sorted(_SAME_SHAPE), "Transpose", "Slice", "Pad", "Concat")
+"""Operators that may change nothing."""
 
 
 def remove_identities(graph: Graph) -> bool:
@@ -35,7 +37,7 @@ def shorten_chains(graph: Graph) -> bool:
     """Reshape, Transpose or Cast of one of its kind → one node that reads the first one's input."""
     uses, changed = Uses(graph), False
     for node in graph.nodes:
-        rule = _CHAINS.get(node.op)
+        rule = CHAINS.get(node.op)
         inner = node.input(0).producer if rule is not None and node.inputs else None
         if rule is None or inner is None or inner.op != node.op or inner.outputs != [node.input(0)]:
             continue
@@ -51,6 +53,8 @@ def _unchanged(node: Node) -> Value | None:
         return None
     x, out = node.input(0), node.output(0)
     if x.dtype is None or x.dtype != out.dtype:
+        return None
+    if node.op not in UNCHANGED:
         return None
     if node.op in ("Identity", "Cast"):
         return x
@@ -141,8 +145,9 @@ def _holds(wide: DType, narrow: DType) -> bool:
     return wide in integers and narrow in integers and wide.bits > narrow.bits
 
 
-_CHAINS: dict[str, Callable[[Node, Node], bool]] = {
+CHAINS: dict[str, Callable[[Node, Node], bool]] = {
     "Reshape": _join_reshapes,
     "Transpose": _join_transposes,
     "Cast": _join_casts,
 }
+"""Operators of which two become one, and what does so where it may."""

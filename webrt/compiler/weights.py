@@ -16,8 +16,10 @@ HEAVY = ("Conv", "ConvTranspose", "Gemm", "MatMul")
 """Operators whose weights take factors, and (all but the last) whose bias takes summands."""
 _FACTORS = ("Mul", "Div")
 _SUMMANDS = ("Add", "Sub")
-JOINED = (*_FACTORS, *_SUMMANDS)
-"""Operators by which a constant per output channel is joined."""
+JOINS = tuple(f"{a}+{b}" for a in HEAVY for b in (*_FACTORS, *_SUMMANDS) if a != "MatMul" or b in _FACTORS)
+"""Which of them take a constant per output channel by which operators."""
+CHAINED = ("Mul", "Add")
+"""Operators of which two, with constants, are one."""
 
 
 def split_batch_norms(graph: Graph) -> bool:
@@ -49,7 +51,7 @@ def join_constants(graph: Graph) -> bool:
     """x · a · b and x + a + b of f32 constants → one operation with a · b, or a + b."""
     uses, changed = Uses(graph), False
     for node in graph.nodes:
-        if node.op not in ("Mul", "Add"):
+        if node.op not in CHAINED:
             continue
         x, second = _with_constant(node)
         inner = x.producer if x is not None else None
@@ -123,11 +125,11 @@ def _with_constant(node: Node) -> tuple[Value | None, Value | None]:
 
 def _scaled(uses: Uses, node: Node) -> tuple[Node | None, Value | None]:
     """The heavy node whose only reader `node` is, and the constant that node joins it with."""
-    if node.op not in JOINED:
+    if node.op not in (*_FACTORS, *_SUMMANDS):
         return None, None
     x, operand = _with_constant(node)
     heavy = x.producer if x is not None else None
-    if x is None or operand is None or heavy is None or heavy.op not in HEAVY:
+    if x is None or operand is None or heavy is None or f"{heavy.op}+{node.op}" not in JOINS:
         return None, None
     if heavy.op == "Gemm" and not is_plain_gemm(heavy):
         return None, None
@@ -144,7 +146,7 @@ def _fold(uses: Uses, heavy: Node, node: Node, operand: Value) -> bool:
     if values is None or not _row_of_bias(heavy, w.const):
         return False
     if node.op in _SUMMANDS:
-        return heavy.op != "MatMul" and _add_to_bias(uses, heavy, values if node.op == "Add" else -values)
+        return _add_to_bias(uses, heavy, values if node.op == "Add" else -values)
     with np.errstate(all="ignore"):
         factor = values if node.op == "Mul" else 1.0 / values
     weights = uses.constant(w.const.astype(np.float64) * _over_weights(heavy, factor, w.const), w)
