@@ -124,6 +124,21 @@ def conv(channels: int, outputs: int, size: int, kernel: int, stride: int, group
     return Case(_graph(f"{x} x, {w} w", y, body), shapes, flop=flop, moved=moved, constants=1)
 
 
+def attention(heads: int, rows: int, keys: int, head: int) -> Case:
+    """softmax(q · kᵀ) · v of inputs that are fed."""
+    shapes = tuple((1, heads, n, head) for n in (rows, keys, keys))
+    q, k, v = (f"float[{','.join(map(str, s))}]" for s in shapes)
+    body = "t = Transpose<perm=[0,1,3,2]>(k) s = MatMul(q, t) w = Softmax<axis=-1>(s) y = MatMul(w, v)"
+    flop = 4 * heads * rows * keys * head
+    return Case(_graph(f"{q} q, {k} k, {v} v", q, body), shapes, flop=flop, expected=_attention)
+
+
+def _attention(q: Array, k: Array, v: Array) -> Array:
+    logits = q @ k.swapaxes(-1, -2)
+    weights = np.exp(logits - logits.max(-1, keepdims=True))
+    return np.asarray(weights / weights.sum(-1, keepdims=True) @ v)
+
+
 CASES: dict[str, Case] = {
     "gemm_512": gemm(512, 512, 512),
     "gemm_1024": gemm(1024, 1024, 1024),
@@ -134,6 +149,9 @@ CASES: dict[str, Case] = {
     "conv_1x1_96_576_14": conv(96, 576, 14, 1, 1),
     "conv_7x7_3_64_224": conv(3, 64, 224, 7, 2),
     "depthwise_3x3_96_112": conv(96, 96, 112, 3, 1, group=96),
+    "attention_6x1500x32": attention(6, 1500, 1500, 32),
+    "attention_12x197x64": attention(12, 197, 197, 64),
+    "attention_12x1x2048x64": attention(12, 1, 2048, 64),
 }
 
 
