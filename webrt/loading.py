@@ -35,6 +35,8 @@ Loaded: TypeAlias = tuple[Signature, Plan | None, NotConstant | None]
 """Signature, plan, and what has to be known of the inputs before there is a plan."""
 
 logger = logging.getLogger("webrt")
+_LOG_LEVELS = {0: logging.DEBUG, 1: logging.INFO, 2: logging.WARNING, 3: logging.ERROR, 4: logging.CRITICAL}
+"""Python's level of ONNX Runtime's `log_severity_level`."""
 _LEVELS: dict[int, Any] = {0: "disabled", 1: "basic", 2: "extended", 99: "all"}
 
 
@@ -199,7 +201,7 @@ class Loader:
         )
 
     def _log(self, level: int, text: str) -> None:
-        if level >= self.options.log_severity_level * 10:
+        if level >= _LOG_LEVELS.get(self.options.log_severity_level, logging.CRITICAL):
             logger.log(level, text)
 
 

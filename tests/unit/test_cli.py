@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import re
 import subprocess
 import sys
 from pathlib import Path
@@ -184,7 +185,8 @@ def test_wrong_arguments_are_told_in_one_line(
 @pytest.mark.parametrize(
     "args",
     [[], ["compile"], ["fly", "x"], ["compile", "m", "--dim", "batch"], ["compile", "m", "--dim", "batch=-1"],
-     ["compile", "m", "--known", "=x"], ["compile", "m", "--level", "most"], ["run", "m", "--repeat", "0"]],
+     ["compile", "m", "--known", "=x"], ["compile", "m", "--level", "most"], ["run", "m", "--repeat", "0"],
+     ["run", "m", "--quick"], ["bench", "--json"]],
 )  # fmt: skip
 def test_wrong_usage_is_2(args: list[str], capsys: pytest.CaptureFixture[str]) -> None:
     with pytest.raises(SystemExit) as end:
@@ -406,6 +408,42 @@ def test_an_interruption_says_what_was_written(
     assert not [p for p in Path().rglob("*") if p.is_file() and p.name != "model.onnx"]
 
 
+@pytest.mark.parametrize(
+    ("args", "words"),
+    [
+        (["compile", "model.onnx", "-o", "m.txt"], "cannot write m.txt: a plan's name ends in .webrt, an optimised"),
+        (["compile", "model.onnx", "-o", "m"], "cannot write m: a plan's name ends in .webrt"),
+        (["compile", "model.onnx", "--onnx", "m.webrt"], "cannot write m.webrt: .* an optimised model's in .onnx"),
+        (["run", "model.onnx", "--output", "y.npy"], "cannot write y.npy: --output takes a folder"),
+    ],
+)
+def test_names_of_outputs_say_what_they_are(
+    model: Path, args: list[str], words: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert re.search(words, fails(capsys, *args))
+    assert os.listdir() == ["model.onnx"]
+
+
+def test_sizes_that_were_made_up_are_told(model: Path, plan: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    for command in ("run", "bench"):
+        assert main([command, "model.webrt", "--repeat", "1"]) == 0
+        assert "made-up sizes batch=1; choose others with --dim NAME=SIZE" in capsys.readouterr().out
+        assert main([command, "model.webrt", "--repeat", "1", "--dim", "batch=1"]) == 0
+        assert "--dim" not in capsys.readouterr().out
+
+
+def test_bench_tells_what_failed_after_the_rows_of_the_others(model: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    Path("bad.onnx").write_bytes(b"no model")
+    given = ["bench", "none.onnx", "model.onnx", "bad.onnx", "--provider", "cpu", "--repeat", "1"]
+    assert main(given) == 1
+    out, err = capsys.readouterr()
+    assert out.splitlines()[-1].startswith("model.onnx")
+    first, last = [line for line in err.splitlines() if not line.endswith("…")]
+    assert first.startswith("webrt bench: ") and "none.onnx" in first and "bad.onnx" in last
+    assert main([*given, "--json"]) == 1
+    assert [row["model"] for row in json.loads(capsys.readouterr().out)] == ["model.onnx"]
+
+
 def test_one_node_is_no_nodes(model: Path, capsys: pytest.CaptureFixture[str]) -> None:
     model.write_bytes(make_model([helper.make_node("MatMul", ["x", "w"], ["y"])]).SerializeToString())
     for command, words in (("compile", "1 node: 1 on"), ("run", "1 node: 1 on"), ("inspect", "1 node before, 1 after")):
@@ -438,7 +476,7 @@ def test_made_up_inputs_fit_names_and_types() -> None:
         "image": ("float32", (1, 3, 224, 224)), "ids": ("int64", (1, 5)), "mask": ("bool", (1, 5)),
         "half": ("float16", (1,)), "words": ("object", (2,)),
     }  # fmt: skip
-    assert len(notes) == 5
+    assert notes[5:] == ["made-up sizes n=1, h=224, w=224, half.0=1; choose others with --dim NAME=SIZE"]
     again, _ = feeds.make_feeds(inputs, [], {"length": 5}, 0)
     assert all(np.array_equal(made[k], again[k]) for k in made)
     one, _ = feeds.make_feeds([Argument("half", "tensor(float16)", [None])], [], {"half.0": 3}, 0)

@@ -77,6 +77,7 @@ def test_a_plan_carries_it_beside_those_of_other_adapters(model: Path, capsys: p
     [
         (["--into", "none.webrt"], "--into none.webrt: there is no such plan; --into names an existing one"),
         (["--dim", "m=3"], "no input has a free dim 'm'"),
+        (["-o", "."], "the tuning file . is a folder; name a file, such as tuning.json"),
     ],
 )
 def test_what_is_wrong_is_told(model: Path, args: list[str], message: str, capsys: pytest.CaptureFixture[str]) -> None:

@@ -171,6 +171,26 @@ def test_mixed_placement_is_reported_and_can_be_forbidden(caplog: pytest.LogCapt
         webrt.InferenceSession(model, providers=[WEBGPU])
 
 
+@pytest.mark.parametrize(("severity", "levels"), [(0, ["WARNING"]), (2, ["WARNING"]), (3, []), (4, [])])
+def test_messages_below_the_severity_are_not_logged(
+    severity: int, levels: list[str], caplog: pytest.LogCaptureFixture
+) -> None:
+    settings = options()
+    settings.log_severity_level = severity
+    with caplog.at_level(logging.DEBUG, "webrt"):
+        webrt.InferenceSession(onnx.parser.parse_model(MIXED), settings).close()
+    assert [r.levelname for r in caplog.records if r.name == "webrt"] == levels
+
+
+@pytest.mark.parametrize(("severity", "levels"), [(1, ["INFO"]), (2, [])])
+def test_the_placement_is_information(severity: int, levels: list[str], caplog: pytest.LogCaptureFixture) -> None:
+    settings = options()
+    settings.log_severity_level = severity
+    with caplog.at_level(logging.DEBUG, "webrt"):
+        webrt.InferenceSession(bias_model(), settings, providers=[CPU]).close()
+    assert [r.levelname for r in caplog.records if r.name == "webrt"] == levels
+
+
 class _NoDevice:
     def __init__(self, **options: Any) -> None:
         raise webrt.NoAdapter("no WebGPU adapter was found")

@@ -10,8 +10,9 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from webrt.cli import measuring
+from webrt.cli import measuring, options
 from webrt.cli.progress import Bars
+from webrt.errors import WebrtError
 
 if TYPE_CHECKING:
     from webrt.inference import InferenceSession
@@ -32,10 +33,22 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def run(args: argparse.Namespace) -> int:
-    """Runs `webrt bench` and returns the exit code; errors are raised as WebrtError."""
-    bars = Bars()
-    rows = [_measure(path, args, bars) for path in args.model]
-    print(json.dumps(rows, indent=1) if args.json else "\n".join(_table(rows)))
+    """Runs `webrt bench` and returns the exit code. Models that fail are told after the rows of the others, the last as
+    the error that is raised (WebrtError or OSError)."""
+    bars, rows, failed = Bars(), [], []
+    try:
+        for path in args.model:
+            try:
+                rows.append(_measure(path, args, bars))
+            except (WebrtError, OSError) as error:
+                failed.append(error)
+    finally:
+        if rows:
+            print(json.dumps(rows, indent=1) if args.json else "\n".join(_table(rows)), flush=True)
+    for error in failed[:-1]:
+        options.tell("bench", error)
+    if failed:
+        raise failed[-1]
     return 0
 
 
@@ -86,7 +99,7 @@ def _measure(path: Path, args: argparse.Namespace, bars: Bars) -> Row:
 def _table(rows: Sequence[Row]) -> Iterable[str]:
     for adapter in dict.fromkeys(r["adapter"] for r in rows):
         yield f"adapter  {adapter}"
-    yield from (f"input    {note}" for r in rows for note in r["made_up"])
+    yield from (f"input    {note}" for note in dict.fromkeys(note for r in rows for note in r["made_up"]))
     width = max(len(Path(r["model"]).name) for r in rows)
     heads = ("session", "first run", "median", "p95", "device MB", "dispatches", "CPU nodes", "kB up", "kB down")
     yield f"\n{'model':<{width}}  {'  '.join(f'{h:>10}' for h in heads)}"

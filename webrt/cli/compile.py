@@ -134,6 +134,9 @@ def _outputs(args: argparse.Namespace) -> tuple[Path | None, Path | None]:
         if onnx_path:
             raise WebrtError("two .onnx outputs: give the plan's name (.webrt) to -o, or leave --onnx out")
         plan_path, onnx_path = None, plan_path
+    for path, known in ((plan_path, (".webrt", ".onnx")), (onnx_path, (".onnx",))):
+        if path and path.suffix not in known:
+            raise WebrtError(f"cannot write {path}: a plan's name ends in .webrt, an optimised model's in .onnx")
     if args.model.is_file() and options.is_plan(args.model):
         raise WebrtError(
             f"{args.model} is a plan already: run it (`webrt run {args.model}`) or look at it (`webrt inspect "

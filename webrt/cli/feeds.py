@@ -38,7 +38,7 @@ def make_feeds(
     seed: int,
     fixed: Collection[str] = (),
 ) -> tuple[dict[str, Any], list[str]]:
-    """A value for each input but those in `fixed` that are not given, and one line about each that was made up.
+    """A value for each input but those in `fixed` that are not given, and lines about what was made up.
 
     `given` holds texts NAME=FILE.npy, NAME=FILE.npz, NAME=JSON or FILE.npz (an array for each input by its name, or by
     `in:` and its name beside others); `dims` sizes of free dims. Raises InputError or WebrtError, naming the input, the
@@ -54,10 +54,14 @@ def make_feeds(
             texts |= once("input", [*texts.items(), (name, text[len(name) + 1 :])])
         feeds.update(found)
     sizes, random, notes = {**_given_sizes(inputs, feeds, dims), **dims}, np.random.default_rng(seed), []
+    given_sizes = set(sizes)
     for info in inputs:
         if info.name not in feeds and info.name not in fixed:
             feeds[info.name] = value = _made_up(info, sizes, random)
             notes.append(f"{info.name}: random {value.dtype}{list(value.shape)}, seed {seed}")
+    chosen = [f"{name}={size}" for name, size in sizes.items() if name not in given_sizes]
+    if chosen:
+        notes.append(f"made-up sizes {', '.join(chosen)}; choose others with --dim NAME=SIZE")
     return feeds, notes
 
 

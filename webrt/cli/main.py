@@ -15,6 +15,7 @@ from collections.abc import Sequence
 from typing import NoReturn
 
 from webrt import parts
+from webrt.cli import options
 from webrt.errors import WebrtError
 
 _COMMANDS = {
@@ -64,7 +65,7 @@ def parser() -> argparse.ArgumentParser:
             formatter_class=plain,
         )  # fmt: skip
         module.add_arguments(sub)
-        sub.set_defaults(action=module.run)
+        sub.set_defaults(action=module.run, wrong=sub.error)
     return top
 
 
@@ -77,28 +78,28 @@ def main(argv: Sequence[str] | None = None) -> int:
     given = list(sys.argv[1:] if argv is None else argv)
     try:
         if given and given[0] in _COMMANDS:
-            parts.need(_module(given[0]), f"`webrt {given[0]}`")
+            parts.need(_module(given[0]), "this command")
     except WebrtError as error:
-        return _fail(given[0], str(error))
-    args = parser().parse_args(given)
+        options.tell(given[0], error)
+        return 1
+    args, other = parser().parse_known_args(given)
+    if other:
+        args.wrong(f"there is no argument {' '.join(other)}")
     try:
         code = int(args.action(args))
         sys.stdout.flush()
         return code
     except WebrtError as error:
-        return _fail(args.command, str(error))
+        options.tell(args.command, error)
+        return 1
     except BrokenPipeError:
         # The reader of our output is gone (`webrt inspect … | head`); Python would complain once more at exit.
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         return 0
     except OSError as error:
-        return _fail(args.command, f"{error.filename or 'a file'}: {error.strerror or error}")
+        options.tell(args.command, error)
+        return 1
     except KeyboardInterrupt as error:
         what = str(error) or "nothing was written"
         print(f"{chr(10) if sys.stderr.isatty() else ''}webrt {args.command}: interrupted; {what}", file=sys.stderr)
         return 130
-
-
-def _fail(command: str, message: str) -> int:
-    print(f"webrt {command}: {message}", file=sys.stderr)
-    return 1

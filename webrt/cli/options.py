@@ -7,6 +7,7 @@ import contextlib
 import json
 import os
 import shlex
+import sys
 import zipfile
 from collections.abc import Iterable, Iterator
 from pathlib import Path
@@ -248,6 +249,12 @@ def compiling(path: Path) -> Iterator[None]:
             if missing:
                 error.what += f": --known {' --known '.join(missing)} (JSON, such as 16000, or a .npy file)"
             raise error.at() from error.__cause__
+
+
+def tell(command: str, error: Exception) -> None:
+    """Prints an error as `webrt` does: with the command's name, on stderr."""
+    words = f"{error.filename or 'a file'}: {error.strerror or error}" if isinstance(error, OSError) else str(error)
+    print(f"webrt {command}: {words}", file=sys.stderr)
 
 
 def first_line(error: BaseException) -> str:

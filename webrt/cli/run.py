@@ -137,6 +137,8 @@ def _report(
 
 def _check_output(path: Path | None) -> None:
     """Raises WebrtError before the work where the outputs could not be written."""
+    if path and path.suffix == ".npy":
+        raise WebrtError(f"cannot write {path}: --output takes a folder (one .npy for each output) or a .npz file")
     if path and path.suffix == ".npz" and not path.parent.is_dir():
         raise WebrtError(f"cannot write {path}: there is no folder {path.parent}")
     if path and path.suffix != ".npz" and path.exists() and not path.is_dir():

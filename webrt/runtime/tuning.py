@@ -250,8 +250,11 @@ class Tuning:
             logger.warning("%s is ignored: %s; %s", what, e.what, then)
 
     def read(self) -> None:
-        """Adds the table at `path`, where there is one. Raises InputError where a file that is only to be used is not
-        there."""
+        """Adds the table at `path`, where there is one. Raises InputError where that is a folder, and where a file that
+        is only to be used is not there."""
+        if self.path is not None and self.path.is_dir():
+            better = self.path / "tuning.json"
+            raise InputError(f"the tuning file {self.path} is a folder; name a file, such as {better}")
         if self.path is None or (self.measure and not self.path.exists()):
             return
         try:
