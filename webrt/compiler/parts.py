@@ -160,7 +160,9 @@ class _Parts:
         dispatch, and a copy within one."""
         a, b = self._tensors[part], self._tensors[root]
         fewer = min((a, b), key=lambda t: len(t.reads) + len(t.writes))
-        for i in {*fewer.reads, *fewer.writes} - {copy, *self._dropped}:
+        for i in (*fewer.reads, *fewer.writes):
+            if i == copy or i in self._dropped:
+                continue
             step = self._items[i].step
             inside = [v for v in (*reads(step), *writes(step)) if self._find(self._root(v))[0] in (part, root)]
             written = [v for v in writes(step) if v in inside]
