@@ -2,14 +2,17 @@
 
 from __future__ import annotations
 
+from pathlib import Path
 from typing import Any
 
 import numpy as np
 import onnx.parser
 import pytest
+from playwright.sync_api import Browser
 
 from tests.unit.test_profile import CHAIN, chain_feeds, check_trace
 from tests.web.driver import Player, PlayerSession
+from webrt.cli import main
 from webrt.compiler.compile import compile_model
 
 
@@ -45,3 +48,19 @@ def test_runs_are_timed(player: Player, stamps: bool) -> None:
     session.release()
     if device is not None:
         player.call("destroy", device=device)
+
+
+@pytest.mark.parametrize("width", [390, 1100])
+def test_the_html_of_a_profile_fits_its_window(
+    browser: Browser, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, width: int
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    model = onnx.parser.parse_model(CHAIN)
+    model.graph.node[0].name = "a_name_with_nothing_to_break_at_" * 4
+    onnx.save(model, "model.onnx")
+    assert main(["profile", "model.onnx", "--dim", "N=2", "--repeat", "1", "--html", "p.html"]) == 0
+    page = browser.new_page(viewport={"width": width, "height": 800})
+    page.goto((tmp_path / "p.html").as_uri())
+    page.click("summary >> nth=0")
+    assert page.evaluate("document.documentElement.scrollWidth") == width
+    page.close()

@@ -45,8 +45,8 @@ def run(args: argparse.Namespace) -> int:
     finally:
         if rows:
             print(json.dumps(rows, indent=1) if args.json else "\n".join(_table(rows)), flush=True)
-    for error in failed[:-1]:
-        options.tell("bench", error)
+    for other in failed[:-1]:
+        options.tell("bench", other)
     if failed:
         raise failed[-1]
     return 0

@@ -45,7 +45,20 @@ details > div { color: var(--soft); font: 12px/1.6 ui-monospace, monospace; padd
 summary { cursor: pointer; }
 summary::marker { color: var(--soft); }
 input { font: inherit; color: inherit; background: none; border: 1px solid var(--line); border-radius: 6px;
-  padding: 5px 10px; width: 260px; margin-bottom: 8px; }
+  padding: 5px 10px; width: 260px; max-width: 100%; margin-bottom: 8px; }
+@media (max-width: 40rem) {
+  body { padding: 16px 14px 40px; }
+  .card { flex: 1 1 40%; min-width: 0; }
+  tr { display: grid; grid-template-columns: 5fr 4fr 4fr 5fr 5fr; }
+  tr[hidden] { display: none; }
+  th:first-child, td:first-child { grid-column: 1 / -1; }
+  th { padding: 2px 4px; white-space: normal; }
+  td { padding: 4px; }
+  td + td { border-top: 0; }
+  td.bar { width: auto; min-width: 0; padding-left: 0; }
+  .rate { min-width: 0; padding-bottom: 12px; }
+  .rate .track { left: 4px; right: 4px; }
+}
 """
 
 SCRIPT = """
