@@ -91,3 +91,38 @@ def test_an_optimised_model_is_placed_as_its_source_was(tmp_path: Path) -> None:
     plan = compiled(net(), places=ENDS, optimized_path=tmp_path / "out.onnx")
     again = compiled(onnx.load(tmp_path / "out.onnx"), places=ENDS, level="disabled")
     assert [(p.node, p.reason) for p in again.placement] == [(p.node, p.reason) for p in plan.placement]
+
+
+APART = "a = MatMul(x, x) b = Exp(a) c = MatMul(x, a) d = Abs(c) e = MatMul(b, d) y = Neg(e)"
+
+
+def square(body: str) -> onnx.ModelProto:
+    model = parse(f"agraph (float[4,4] x) => (float[4,4] y) {{ {body} }}")
+    for node in model.graph.node:
+        node.name = node.output[0]
+    return model
+
+
+def test_nodes_on_the_cpu_stand_together_where_that_saves_a_wait() -> None:
+    model, places = square(APART), {"b": "cpu", "d": "cpu"}
+    feeds = feeds_of(model)
+    (got,), plan = run_native(model, feeds, places=places)
+    close(got, oracle(model, feeds)[0])
+    assert [p.node for p in plan.placement] == ["a", "c", "b", "d", "e", "y"]
+    as_given = compiled(model, places=places, disabled=("join_segments",))
+    assert [p.node for p in as_given.placement] == list("abcdey")
+
+
+@pytest.mark.parametrize(
+    ("body", "places"),
+    [
+        (APART, {}),
+        (APART, {"b": "cpu"}),
+        ("a = MatMul(x, x) b = Exp(a) c = MatMul(b, a) d = Abs(c) y = MatMul(b, d)", {"b": "cpu", "d": "cpu"}),
+        ("b = Exp(x) c = MatMul(x, x) d = Abs(x) e = MatMul(b, d) y = Add(e, c)", {"b": "cpu", "d": "cpu"}),
+    ],
+)  # fmt: skip
+def test_where_no_wait_is_saved_the_order_stays(body: str, places: dict[str, str]) -> None:
+    model = square(body)
+    plan = compiled(model, places=places)
+    assert [p.node for p in plan.placement] == [n.name for n in model.graph.node]

@@ -28,6 +28,7 @@ from webrt.compiler import (
     lower,
     memory,
     normalize,
+    order,
     partition,
     parts,
     places,
@@ -74,9 +75,8 @@ def compile_model(source: frontend.Source, options: CompileOptions | None = None
     if options.strict:
         refuse_cpu_nodes(placed)
     extended = _extended(graph, options)
-    if islands.NAME in extended and not options.strict:
-        lines = Lines(placed, set(graph.outputs), options.target)
-        trace.extended(islands.NAME, lines, lambda lines: islands.move_islands(lines, graph, options.free_dims))
+    if not options.strict:
+        placed = _arranged(graph, placed, options, extended, trace)
     if extended:
         _report(options, "fuse")
         placed = _fused(graph, placed, options.target, extended, trace)
@@ -146,11 +146,23 @@ def _front_half(
 
 def _extended(graph: Graph, options: CompileOptions) -> list[str]:
     """The extended passes to run: those of the level, or the ones that an optimised model was placed with."""
-    names = [islands.NAME, *(name for name, _ in fuse.PASSES)]
+    names = [islands.NAME, order.NAME, *(name for name, _ in fuse.PASSES)]
     if options.level in ("extended", "all"):
         return [name for name in names if options.runs(name)]
     named = str(graph.meta.get("custom_metadata_map", {}).get(export.EXTENDED, "")).split()
     return [name for name in names if name in named and name not in options.disabled]
+
+
+def _arranged(
+    graph: Graph, placed: list[Placed], options: CompileOptions, passes: Sequence[str], trace: dump.Trace
+) -> list[Placed]:
+    """After those of the passes that are about two providers."""
+    lines = Lines(placed, set(graph.outputs), options.target)
+    if islands.NAME in passes:
+        trace.extended(islands.NAME, lines, lambda lines: islands.move_islands(lines, graph, options.free_dims))
+    if order.NAME in passes:
+        trace.extended(order.NAME, lines, order.join_segments)
+    return lines.placed
 
 
 def _write(model: onnx.ModelProto, options: CompileOptions) -> None:

@@ -48,12 +48,12 @@ def move_islands(lines: Lines, graph: Graph, sizes: Mapping[str, int | tuple[int
     if not any(p.how == "host" for p in lines.placed):
         return
     highest = {name: size if isinstance(size, int) else size[1] for name, size in sizes.items()}
-    island_of = _islands(lines)
+    island_of = islands_of(lines)
     members: dict[int, list[int]] = {}
     for i, island in island_of.items():
         members.setdefault(island, []).append(i)
     movable = {n for n, ms in members.items() if all(_may_move(lines.placed[i], graph) for i in ms)}
-    waits = [w for w in _waits(lines, island_of) if w <= movable]
+    waits = [w for w in waits_of(lines, island_of) if w <= movable]
     together = _together(waits)
     alone = {n: n for n in members}
     for grouping in (together, alone):
@@ -120,7 +120,7 @@ def _may_move(p: Placed, graph: Graph) -> bool:
     return bool(quick) and not stays and not places.wished_for(p.node, graph)
 
 
-def _islands(lines: Lines) -> dict[int, int]:
+def islands_of(lines: Lines) -> dict[int, int]:
     """For each line on WebGPU the first of its island."""
     parent: dict[int, int] = {}
     for i, p in enumerate(lines.placed):
@@ -132,7 +132,7 @@ def _islands(lines: Lines) -> dict[int, int]:
     return {i: _root(parent, i) for i in parent}
 
 
-def _waits(lines: Lines, island_of: Mapping[int, int]) -> Iterator[frozenset[int]]:
+def waits_of(lines: Lines, island_of: Mapping[int, int]) -> Iterator[frozenset[int]]:
     """For each time that nodes of the CPU wait for what WebGPU computes: the islands that they wait for."""
     fetched: set[Value] = set()
     sources: set[int] = set()
