@@ -11,12 +11,13 @@ var<workgroup> k_tile: array<vec4<f32>, KEYS * HEAD>;
 var<workgroup> v_tile: array<vec4<f32>, KEYS * WIDTH>;
 
 // Places past the last key are as the last, with values of 0.
-fn fetch(local: u32, at_k: u32, at_v: u32, left: u32) {
+fn fetch(local: u32, k_start: u32, v_start: u32, first: u32, last: u32) {
   for (var i = local; i < KEYS * HEAD; i += 64u) {
-    k_tile[i] = load4_k(at_k + min(i / HEAD, left - 1u) * p.k_t + i % HEAD);
+    k_tile[i] = load4_k(k_start + min(first + i / HEAD, last - 1u) * p.k_t + i % HEAD);
   }
   for (var i = local; i < KEYS * WIDTH; i += 64u) {
-    v_tile[i] = select(vec4<f32>(), load4_v(at_v + min(i / WIDTH, left - 1u) * p.v_t + i % WIDTH), i / WIDTH < left);
+    let key = first + i / WIDTH;
+    v_tile[i] = select(vec4<f32>(), load4_v(v_start + min(key, last - 1u) * p.v_t + i % WIDTH), key < last);
   }
 }
 

@@ -11,6 +11,8 @@ from __future__ import annotations
 from collections.abc import Iterator
 from dataclasses import dataclass
 
+from webrt.ops.vectors import in_turn
+
 LOW = -3.4028234663852886e38
 """What no finite logit is below: -inf has the weight 0 beside it."""
 
@@ -44,33 +46,31 @@ class OnlineTile:
                 "let n = z / p.groups; let g = z - n * p.groups;",
                 "let first = part * p.span; let last = min(first + p.span, p.n);",
                 *self._start(),
-                "var at_k = p.k_at + n * p.k_n + g * p.k_h + first * p.k_t;",
-                "var at_v = p.v_at + n * p.v_n + g * p.v_h + first * p.v_t;",
-                "var t = first;",
+                "let k_start = p.k_at + n * p.k_n + g * p.k_h; let v_start = p.v_at + n * p.v_n + g * p.v_h;",
                 *self._places("k", self.head), *self._places("v", self.width),
-                *(self._from_memory() if self.shared else self._from_bindings()),
+                *(self._one_by_one() if self.single else self._from_memory() if self.shared else self._by_fours()),
                 *self._end(),
                 "}",
             ]
         )  # fmt: skip
 
-    def _from_bindings(self) -> Iterator[str]:
-        if not self.single:
-            yield "for (; t + 4u <= last; t += 4u) {"
-            yield from (*self._logits("t"), *self._weights(), *self._values())
-            yield "at_k += 4u * p.k_t; at_v += 4u * p.v_t; }"
-        yield from ("for (; t < last; t++) {", *self._one(), "at_k += p.k_t; at_v += p.v_t; }")
+    def _one_by_one(self) -> Iterator[str]:
+        yield "for (var t = first; t < last; t++) { let at_k = k_start + t * p.k_t; let at_v = v_start + t * p.v_t;"
+        yield from (*self._one(), "}")
+
+    def _by_fours(self) -> Iterator[str]:
+        yield from ("for (var t = first; t < last; t += 4u) {", *self._four_keys(), "}")
 
     def _from_memory(self) -> Iterator[str]:
-        """Logits past the last key are -inf."""
-        yield f"for (; t < last; t += {self.shared}u) {{"
-        yield "fetch(lane, at_k, at_v, last - t); workgroupBarrier();"
-        yield f"for (var s = 0u; s < {self.shared}u; s += 4u) {{"
-        yield "let key = vec4<u32>(t + s) + vec4<u32>(0u, 1u, 2u, 3u);"
-        yield from self._logits("min(t + s, last - 1u)")
-        yield "c0 = select(c0, vec4<f32>(-f32_inf()), key >= vec4<u32>(last));"
-        yield from (*self._weights(), *self._values(), "}")
-        yield f"workgroupBarrier(); at_k += {self.shared}u * p.k_t; at_v += {self.shared}u * p.v_t; }}"
+        yield f"for (var from_key = first; from_key < last; from_key += {self.shared}u) {{"
+        yield "fetch(lane, k_start, v_start, from_key, last); workgroupBarrier();"
+        yield f"for (var s = 0u; s < {self.shared}u; s += 4u) {{ let t = from_key + s;"
+        yield from (*self._four_keys(), "} workgroupBarrier(); }")
+
+    def _four_keys(self) -> Iterator[str]:
+        """Keys from `last` on are the last one, with logits of -inf and values of 0."""
+        yield "let past = vec4<u32>(t, t + 1u, t + 2u, t + 3u) >= vec4<u32>(last);"
+        yield from (*self._logits(), *self._weights(), *self._values())
 
     def _start(self) -> Iterator[str]:
         for r in range(self.rows):
@@ -81,18 +81,24 @@ class OnlineTile:
             yield from (f"var o{r}_{i} = vec4<f32>();" for i in range(self.width))
 
     def _places(self, name: str, fours: int) -> Iterator[str]:
-        """Where a lane's own fours of four keys are."""
+        """Which of four keys each of a lane's own fours is of, and which four of it."""
         for j in range(self._loads(fours)):
             yield f"let four_{name}{j} = min(lane + {j * self.lanes}u, {4 * fours - 1}u);"
-            yield f"let place_{name}{j} = four_{name}{j} / {fours}u * p.{name}_t + four_{name}{j} % {fours}u;"
+            yield f"let key_{name}{j} = four_{name}{j} / {fours}u; let place_{name}{j} = four_{name}{j} % {fours}u;"
 
     def _loads(self, fours: int) -> int:
         return -(-4 * fours // self.lanes) if self.lanes else 0
 
     def _own(self, name: str, fours: int) -> Iterator[str]:
-        yield from (
-            f"let own_{name}{j} = load4_{name}(at_{name} + place_{name}{j});" for j in range(self._loads(fours))
-        )
+        """A lane's own fours; without lanes where the four keys are."""
+        for j in range(self._loads(fours)):
+            at = f"{name}_start + min(t + key_{name}{j}, last - 1u) * p.{name}_t + place_{name}{j}"
+            yield f"let own_{name}{j} = {self._inside(name, f'load4_{name}({at})', f't + key_{name}{j} < last')};"
+        if not self.lanes and not self.shared:
+            yield from (f"let {name}_at{k} = {name}_start + min(t + {k}u, last - 1u) * p.{name}_t;" for k in range(4))
+
+    def _inside(self, name: str, load: str, inside: str) -> str:
+        return f"select(vec4<f32>(), {load}, {inside})" if name == "v" else load
 
     def _four(self, name: str, fours: int, i: int) -> str:
         """Four i of four keys, as a matrix's columns."""
@@ -102,29 +108,30 @@ class OnlineTile:
         if self.shared:
             return f"{name}_tile[s * {self.head if name == 'k' else self.width}u + {four}u]"
         if not self.lanes:
-            return f"load4_{name}(at_{name} + {key}u * p.{name}_t + {i}u)"
+            return self._inside(name, f"load4_{name}({name}_at{key} + {i}u)", f"!past.{'xyzw'[key]}")
         broadcast = "quadBroadcast" if self.lanes == 4 else "subgroupBroadcast"
         return f"{broadcast}(own_{name}{four // self.lanes}, {four % self.lanes}u)"
 
-    def _logits(self, t: str) -> Iterator[str]:
+    def _logits(self) -> Iterator[str]:
         yield from self._own("k", self.head)
         yield from (f"var c{r} = vec4<f32>();" for r in range(self.rows))
         for i in range(self.head):
             yield f"let mk{i} = {self._four('k', self.head, i)};"
             yield from (f"c{r} += q{r}_{i} * mk{i};" for r in range(self.rows))
         if self.rolled:
-            yield from self._in_turn(t)
+            yield from self._in_turn()
         else:
-            yield from (f"c{r} = epilogue4(c{r}, i{r} + {t});" for r in range(self.rows))
+            yield from (f"c{r} = epilogue4(c{r}, i{r} + t);" for r in range(self.rows))
 
-    def _in_turn(self, t: str) -> Iterator[str]:
+    def _in_turn(self) -> Iterator[str]:
         """The epilogues of c0, c1 … by a loop in which they move, as in `vectors.in_turn`, and come back."""
         moves = " ".join(f"c{r} = c{r + 1};" for r in range(self.rows - 1))
         yield f"for (var turn = 0u; turn < {self.rows}u; turn++) {{"
-        yield f"let logit = epilogue4(c0, i0 + turn * step * p.n + {t}); {moves} c{self.rows - 1} = logit; }}"
+        yield f"let logit = epilogue4(c0, i0 + turn * step * p.n + t); {moves} c{self.rows - 1} = logit; }}"
 
     def _weights(self) -> Iterator[str]:
         for r in range(self.rows):
+            yield f"c{r} = select(c{r}, vec4<f32>(-f32_inf()), past);"
             yield f"let next{r} = max(top{r}, max(max(c{r}.x, c{r}.y), max(c{r}.z, c{r}.w)));"
             yield f"let s{r} = exp(top{r} - next{r}); let x{r} = exp(c{r} - next{r}); top{r} = next{r};"
             yield f"sum{r} = sum{r} * s{r} + x{r};"
@@ -149,9 +156,10 @@ class OnlineTile:
             yield from (f"o{r}_{i} = o{r}_{i} * s{r} + x{r} * v{i};" for r in range(self.rows))
 
     def _end(self) -> Iterator[str]:
-        for r in range(self.rows):
-            yield f"if (row{r} < p.m) {{ let total = (sum{r}.x + sum{r}.y) + (sum{r}.z + sum{r}.w);"
-            yield f"let at = result_at(n, g, z, row{r}, part); let factor = result_scale(total);"
-            yield f"result_sums(at, total, top{r});"
-            yield from (f"result4(at, {4 * i}u, o{r}_{i}, factor);" for i in range(self.width))
-            yield "}"
+        rows = range(self.rows)
+        for r in rows:
+            yield f"let total{r} = (sum{r}.x + sum{r}.y) + (sum{r}.z + sum{r}.w);"
+            yield f"let to{r} = result_at(n, g, z, row{r}, part); let factor{r} = result_scale(total{r});"
+            yield f"if (row{r} < p.m) {{ result_sums(to{r}, total{r}, top{r}); }}"
+        stores = (f"if (row{r} < p.m) {{ result4(to{r}, 4u * i, o{r}_0, factor{r}); }}" for r in rows)
+        yield from in_turn([[f"o{r}_{i}" for r in rows] for i in range(self.width)], " ".join(stores), "i")
