@@ -20,6 +20,8 @@ from webrt.bounds import Bounds
 from webrt.dims import Dim
 from webrt.dtypes import BY_CODE, DType
 from webrt.errors import InvalidModel, ModelError, NotConstant
+_OWN = "webrt."
+"""What the names of values begin with that the model does not name (unique_names)."""
 
 
 @dataclass(eq=False)
@@ -41,6 +43,14 @@ class Value:
     roots: frozenset[str] = frozenset()
 
     @property
+    def told(self) -> str:
+        """What a message calls it: its name, or where that is none of the model's the node that makes it."""
+        node = self.producer
+        if node is None or not node.name or not self.name.startswith(_OWN):
+            return repr(self.name)
+        return f"what {node.op} {node.name!r} makes"
+
+    @property
     def rank(self) -> int:
         return len(self.known_shape)
 
@@ -49,7 +59,7 @@ class Value:
         """The shape; raises NotConstant where even the rank is not known."""
         if self.shape is None:
             raise NotConstant(
-                f"the rank of {self.name!r} is not known before the run", wanted=self.name, roots=self.roots
+                f"the rank of {self.told} is not known before the run", wanted=self.name, roots=self.roots
             )
         return self.shape
 
@@ -254,7 +264,7 @@ def dtype_of(code: int) -> DType:
 def unique_names(taken: Iterable[str]) -> Iterator[str]:
     """Fresh value names, none of which is in `taken`."""
     known = set(taken)
-    return (name for i in itertools.count() if (name := f"webrt.{i}") not in known)
+    return (name for i in itertools.count() if (name := f"{_OWN}{i}") not in known)
 
 
 def _touched(node: Node) -> Iterator[Value]:

@@ -15,15 +15,18 @@ import pytest
 from onnx import TensorProto, helper, numpy_helper
 
 from tests.flow_cases import CASES
+from webrt import dims as D
 from webrt import plan as P
 from webrt import planfile
 from webrt.cli import feeds, main
 from webrt.cli.options import read_known
 from webrt.cli.run import describe, file_names
+from webrt.cli.slot_bytes import slot_bytes
 from webrt.errors import InputError, ShapeError, WebrtError
 from webrt.inference import InferenceSession
 
 FLOAT = TensorProto.FLOAT
+N, M = D.var("n"), D.var("m")
 
 
 def make_model(
@@ -406,6 +409,28 @@ def test_an_interruption_says_what_was_written(
     last = capsys.readouterr().err.splitlines()[-1]
     assert last.startswith(f"webrt {args[0]}: interrupted") and words in last
     assert not [p for p in Path().rglob("*") if p.is_file() and p.name != "model.onnx"]
+
+
+@pytest.mark.parametrize(
+    ("size", "text"),
+    [
+        (64, 64),
+        (D.maximum(16, N * 16), "16*n"),
+        (D.maximum(D.maximum(N * 32, 16), D.maximum(16, N * 48)), "48*n"),
+        (D.maximum(16, (N * 4 + 15) // 16 * 16), "4*n"),
+        (D.maximum(N * 16, N * M * 32), "the largest of 16*n, 32*(m*n)"),
+        (D.maximum(N * 16, 4096), "the largest of 16*n, 4096"),
+        ((N + 3) // 2 * 16, "16*((3 + n) // 2)"),
+    ],
+)
+def test_slot_sizes_are_told_without_what_all_of_them_have(size: D.Dim, text: str | int) -> None:
+    table = D.DimTable()
+    ref = table.ref(size)
+    assert slot_bytes(table.program, ref) == text
+    for n, m in ((1, 1), (7, 3)):
+        told = eval(str(text).replace("the largest of ", "").join(("max(0,", ")")), {"n": n, "m": m})
+        exact = D.resolve(ref, D.evaluate(table.program, {"n": n, "m": m}))
+        assert max(16, -(-told // 16) * 16) == exact
 
 
 @pytest.mark.parametrize(

@@ -158,3 +158,21 @@ def test_the_optimised_model_is_valid_and_gives_the_same(tmp_path: Any) -> None:
     assert [n.op_type for n in made.graph.node] == ["Mul"]
     x = np.ones((3, 2), np.float32)
     np.testing.assert_array_equal(run(compile_model(path), x=x)[0], x * [4, 6])
+
+
+def test_reasons_name_what_the_model_names() -> None:
+    """A value of an inlined branch has a name of webrt's own."""
+    text = """<ir_version: 9, opset_import: ["" : 20]>
+        g (float[2, 2] x, bool[n] c) => (y) <bool yes = {1}> {
+            [choose] y = If(yes) <
+                then_branch = t () => (a) {
+                    any = ReduceMax<keepdims = 0>(c)
+                    [pick] v = If(any) <
+                        then_branch = p () => (q) { q = Flatten(x) },
+                        else_branch = r () => (s) { s = ReduceSum<keepdims = 0>(x) }>
+                    [cut] a = Relu(v)
+                },
+                else_branch = e () => (b) { b = Neg(x) }>
+        }"""
+    reasons = {p.node: p.reason for p in compile_model(parser.parse_model(text)).placement}
+    assert reasons["choose/cut"] == "the rank of what If 'choose/pick' makes is not known before the run"

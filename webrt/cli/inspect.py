@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any
 from webrt import parts
 from webrt.cli import options
 from webrt.cli.progress import Bars
+from webrt.cli.slot_bytes import slot_bytes
 from webrt.errors import counted
 from webrt.plan import Dispatch, Plan, ValueInfo
 from webrt.runtime.footprint import footprint
@@ -64,7 +65,7 @@ def describe(plan: Plan, before: Counter[str] | None = None) -> dict[str, Any]:
         "placement": [dict(p.__dict__) for p in plan.placement],
         "steps": dict(Counter(s.kind for s in every)),
         "kernels": [{"name": k.name, "hash": k.hash, "dispatches": launches[i]} for i, k in enumerate(plan.kernels)],
-        "slots": [{"label": s.label, "bytes": size_text(t.dims, s.size)} for t in _tables(plan) for s in t.slots],
+        "slots": [{"label": s.label, "bytes": slot_bytes(t.dims, s.size)} for t in _tables(plan) for s in t.slots],
         "constants": {"count": len(plan.constants), "bytes": sum(c.nbytes for c in plan.constants)},
         "params_bytes": plan.params_size,
         "memory": _memory(plan),

@@ -70,7 +70,7 @@ def check_step(step: Control) -> None:
         if v is not None and (v.dtype is None or not v.dtype.on_device):
             raise UnsupportedType(f"devices hold no {v.dtype or 'sequences, optionals or maps'}")
         if v is not None and v.shape is None:
-            raise UnsupportedOp(f"the rank of {v.name!r} is not known before the run")
+            raise UnsupportedOp(f"the rank of {v.told} is not known before the run")
     for body in step.bodies:
         made = body.graph.outputs[body.again + len(body.state) :] if body.lines else []
         for v in [*(b for _, b, _ in body.elements), *made]:

@@ -163,9 +163,9 @@ def _on_device(index: int, node: Node, target: Target) -> Placed:
         raise node.declined
     for v in touched:
         if v.dtype is None:
-            raise UnsupportedType(f"the type of {v.name!r} is not known")
+            raise UnsupportedType(f"the type of {v.told} is not known")
         if v.shape is None:
-            raise NotConstant(f"the rank of {v.name!r} is not known before the run", wanted=v.name, roots=v.roots)
+            raise NotConstant(f"the rank of {v.told} is not known before the run", wanted=v.name, roots=v.roots)
     builder = Builder(target, f"{index}.{node.op_type}")
     with guarded():
         op.lower(node, builder)
