@@ -20,6 +20,7 @@ from webrt.bounds import Bounds
 from webrt.dims import Dim
 from webrt.dtypes import BY_CODE, DType
 from webrt.errors import InvalidModel, ModelError, NotConstant
+
 _OWN = "webrt."
 """What the names of values begin with that the model does not name (unique_names)."""
 
