@@ -9,7 +9,9 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from contextvars import ContextVar
 from dataclasses import dataclass, field
 from functools import cache
 from pathlib import Path
@@ -76,11 +78,31 @@ def label(kernel: Kernel) -> str:
     return ", ".join([*consts, *(t for t in textures if t[0] in "abwx")])
 
 
-def fastest(costs: Mapping[str, float], labels: Sequence[str]) -> int:
-    """Which of the variants, in order of preference, comes first: the fastest, where it is worth it."""
+def fastest(costs: Mapping[str, float], labels: Sequence[str], worth: float = WORTH) -> int:
+    """Which of the variants, in order of preference, comes first: the fastest, where it takes less than `worth` of the
+    time of the first one that was measured."""
     measured = [i for i, name in enumerate(labels) if name in costs]
     best = min(measured, key=lambda i: costs[labels[i]], default=0)
-    return best if measured and costs[labels[best]] < WORTH * costs[labels[measured[0]]] else 0
+    return best if measured and costs[labels[best]] < worth * costs[labels[measured[0]]] else 0
+
+
+_used: ContextVar[CostTable | None] = ContextVar("costs", default=None)
+
+
+@contextmanager
+def use(table: CostTable) -> Iterator[None]:
+    """Compiles with another table than the one that webrt comes with."""
+    token = _used.set(table)
+    try:
+        yield
+    finally:
+        _used.reset(token)
+
+
+def current() -> CostTable:
+    """The table in use."""
+    table = _used.get()
+    return shipped() if table is None else table
 
 
 @cache

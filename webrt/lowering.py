@@ -247,6 +247,11 @@ class Builder:
         if not isinstance(holds, int):
             self.checks.append((holds, message))
 
+    def costs(self, family: str, sizes: Sequence[Dim]) -> Mapping[str, float]:
+        """What was measured on the target of a family of kernels at these sizes; nothing while these are not known."""
+        known = [n for n in sizes if isinstance(n, int)]
+        return costs.current().costs(self.target, family, known) if known and len(known) == len(sizes) else {}
+
     def alias(self, out: Value, source: Value) -> None:
         """The output is the input's bytes (Reshape, Squeeze, Identity …)."""
         self.steps.append(Alias(out, source))
@@ -322,10 +327,7 @@ class Builder:
         self, variants: Sequence[Variant], sizes: Sequence[Dim], made: Callable[[Variant], Kernel]
     ) -> Sequence[Variant]:
         """The variants, the one first that costs least at these sizes, as far as that was measured."""
-        known = [n for n in sizes if isinstance(n, int)]
-        if not known or len(known) < len(sizes):
-            return variants
-        table = costs.shipped().costs(self.target, variants[-1].body, known)
+        table = self.costs(variants[-1].body, sizes)
         may = [v for v in variants if table and v.when != 0 and not self.target.meets(v.requires)]
         best = may[costs.fastest(table, [costs.label(made(v)) for v in may])] if may else variants[0]
         if best is variants[-1]:

@@ -41,13 +41,15 @@ _FORMATS = {"f32": "float", "u32": "uint"}
 class Bind:
     """A storage binding: `access` "r", "w" or "atomic" (32-bit integers, without load_ and store_); `vec` 4 makes the
     array's element a vec4 of words (32-bit types only). One that is read may have the `loader` "sampled" or "storage":
-    a texture of its words in rows of TEXTURE_WIDTH vec4s."""
+    a texture of its words in rows of TEXTURE_WIDTH vec4s. `start`: the parameter that says from which four of words on
+    it has what is read."""
 
     name: str
     dtype: DType
     access: str = "r"
     vec: int = 1
     loader: str = "buffer"
+    start: str = ""
 
     @property
     def alias(self) -> str:
@@ -208,7 +210,8 @@ def _accessors(b: Bind) -> str:
     if b.dtype.bits < 32:
         load = f"fn word_{b.name}(word: u32) -> {b.dtype.word} {{ return {_word(b, 'word')}; }}\n{load}"
     if b.is_texture or b.vec == 4:
-        load = f"fn fours_{b.name}(four: u32) -> vec4<{b.dtype.word}> {{ return {_fours(b)}; }}\n{load}"
+        at, head = ("place", f"let four = place - p.{b.start}; ") if b.start else ("four", "")
+        load = f"fn fours_{b.name}({at}: u32) -> vec4<{b.dtype.word}> {{ {head}return {_fours(b)}; }}\n{load}"
     if b.access == "r":
         return load
     per = b.dtype.per_word
@@ -235,7 +238,9 @@ def _fours(b: Bind) -> str:
 
 def _word(b: Bind, i: str) -> str:
     """The expression of word `i`, a name or an expression in parentheses."""
-    return f"fours_{b.name}({i} >> 2u)[{i} & 3u]" if b.is_texture or b.vec == 4 else f"{b.name}[{i}]"
+    if b.is_texture or b.vec == 4:
+        return f"fours_{b.name}({i} >> 2u)[{i} & 3u]"
+    return f"{b.name}[{i} - 4u * p.{b.start}]" if b.start else f"{b.name}[{i}]"
 
 
 def _load(b: Bind) -> str:

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
+from contextlib import ExitStack
 from typing import Any
 
 import pytest
@@ -35,11 +36,13 @@ def labels(plan: Plan) -> list[str]:
 
 
 @pytest.fixture
-def use(monkeypatch: pytest.MonkeyPatch) -> Any:
-    def use(us: Mapping[str, float], key: costs.Key = KEY) -> None:
-        monkeypatch.setattr(costs, "shipped", lambda: CostTable({key: us}))
+def use() -> Iterator[Any]:
+    with ExitStack() as stack:
 
-    return use
+        def use(us: Mapping[str, float], key: costs.Key = KEY) -> None:
+            stack.enter_context(costs.use(CostTable({key: us})))
+
+        yield use
 
 
 def test_the_table_says_which_variant_comes_first(use: Any) -> None:

@@ -16,6 +16,7 @@ from webrt.errors import NotConstant, UnsupportedOp
 from webrt.ir import Node, Value
 from webrt.lowering import MAX_ITERATIONS, Builder, Variant, grid, require
 from webrt.ops.conv_shared import BLOCK, shared
+from webrt.ops.conv_winograd import pays, winograd
 from webrt.ops.depthwise_last import depthwise_last
 from webrt.ops.loaders import epilogue4, in_fours, through_textures
 from webrt.ops.unfold import unfolded, unfolds
@@ -63,6 +64,9 @@ def conv_last(n: Node, b: Builder, epilogue: Epilogue = IDENTITY) -> None:
         return
     if group > 1 and (channels % 4 or outs // group % 4):
         raise UnsupportedOp(f"groups of {channels} and {outs // group} channels")
+    if group == 1 and pays(b, x, weights, (height, width), epilogue):
+        winograd(b, x, out, (weights, bias), (height, width), epilogue)
+        return
     if unfolds(channels, group, width.kernel):
         lines = weights.reshape(outs, channels, height.kernel, width.kernel)
         x, weights, width = unfolded(b, x, lines, height, width)
@@ -157,7 +161,10 @@ def _launch(
     variants = through_textures(variant, names)
     if taps > 1 and s.block == BLOCK:
         variants = (*shared(variant, names, D.prod((images, rows, columns)), s.groups, s.outs), *variants)
-    b.launch(*variants, reads=reads, writes={"out": out}, params={**params, **epilogue.params}, name="conv_last")
+    b.launch(
+        *variants, reads=reads, writes={"out": out}, params={**params, **epilogue.params}, name="conv_last",
+        sizes=(D.prod((images, rows, columns)), s.groups * s.outs, s.channels, taps),
+    )  # fmt: skip
 
 
 def with_fours(b: Builder, x: Value) -> Value:

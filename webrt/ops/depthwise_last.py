@@ -58,7 +58,10 @@ def depthwise_last(
     ordered = np.concatenate([weights.reshape(weights.shape[0], taps).T, bias.reshape(1, -1)])
     reads = {"x": x, "w": b.constant(ordered), **epilogue.reads}
     params |= epilogue.params
-    b.launch(*software, other, reads=reads, writes={"out": out}, params=params, name="depthwise_last")
+    b.launch(
+        *software, other, reads=reads, writes={"out": out}, params=params, name="depthwise_last",
+        sizes=(D.prod((images, height.out, width.out)), weights.shape[0], taps),
+    )  # fmt: skip
 
 
 _STORE = "fn store4(at: u32, v: vec4<f32>) { out[at] = epilogue4(v, at * 4u); }"

@@ -169,7 +169,10 @@ def _launch(
     if s.columns is not None:
         params["column"] = s.columns[0]
     reads = {"a": left, "b": right, **epilogue.reads}
-    b.launch(*variants(operands), reads=reads, writes={"out": out}, params={**params, **epilogue.params}, name=name)
+    b.launch(
+        *variants(operands), reads=reads, writes={"out": out}, params={**params, **epilogue.params}, name=name,
+        sizes=(D.prod(s.batch), s.m, s.width, s.k),
+    )  # fmt: skip
 
 
 def _batch_axes(s: Product) -> list[tuple[Dim, Dim, Dim]]:
