@@ -31,9 +31,9 @@ def model(body: str, inputs: str = IMAGE, outputs: str = OUT, **more: np.ndarray
 @pytest.mark.parametrize("op", HEADS)
 def test_one_kernel(op: str) -> None:
     plan = check(
-        model(f"a = Abs(x) m = {HEADS[op].replace('(x', '(a')} b = Mul(m, channel) c = Sigmoid(b) y = Add(c, one)")
+        model(f"a = Softmax(x) m = {HEADS[op].replace('(x', '(a')} b = Mul(m, channel) c = Sigmoid(b) y = Add(c, one)")
     )
-    assert ops(plan) == ["Abs", "Add"]
+    assert ops(plan) == ["Softmax", "Add"]
     assert dispatches(plan) == 2 + (op == "ReduceLogSumExp")
 
 
@@ -79,7 +79,7 @@ def test_other_types(dtype: str, body: str) -> None:
     code = {"float16": 10, "int64": 7, "uint8": 2}[dtype]
     body = f"s = Mul(x, x) t = Cast<to={code}>(s) {body.replace('(x', '(t')}"
     plan = check(model(body, outputs=f"{dtype}[a,b,c,d] y"), **({"atol": 2e-2} if dtype == "float16" else {}))
-    assert dispatches(plan) == 2
+    assert dispatches(plan) == 2 - ("Reduce" in body)
 
 
 @pytest.mark.parametrize(

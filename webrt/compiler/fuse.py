@@ -11,6 +11,7 @@ from dataclasses import dataclass, replace
 
 from webrt.compiler.attention import fuse_attention
 from webrt.compiler.dump import Trace
+from webrt.compiler.folds import fuse_reductions, lowering_of
 from webrt.compiler.groups import MAX_STEPS, grow, steps_of, stored
 from webrt.compiler.layout import channels_last
 from webrt.compiler.lines import Lines
@@ -54,6 +55,7 @@ PASSES: tuple[tuple[str, Pass], ...] = (
     ("fuse_norms", fuse_norms),
     ("fuse_attention", fuse_attention),
     ("channels_last", channels_last),
+    ("fuse_reductions", fuse_reductions),
     ("fuse_epilogues", fuse_epilogues),
     ("fuse_moves", fuse_moves),
     ("fuse_elementwise", fuse_elementwise),
@@ -143,7 +145,7 @@ def _merge_with_head(lines: Lines, members: Sequence[int], head: _Head) -> None:
     try:
         epilogue = epilogue_steps(steps, head.value)
         target = builder.temp(element_type(made), made.known_shape) if head.shaped else out
-        HEADS[node.domain, node.op_type](replace(node, outputs=[target]), builder, epilogue)
+        lowering_of(lines.placed[head.line])(replace(node, outputs=[target]), builder, epilogue)
         if head.shaped:
             builder.alias(out, target)
     except (UnsupportedOp, UnsupportedType):

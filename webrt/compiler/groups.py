@@ -44,11 +44,16 @@ def stored(lines: Lines, members: Iterable[int]) -> set[Value]:
 
 
 def _fits(step: Elementwise, out: Value) -> bool:
-    """Whether a result need not be stored: it has out's shape, and computing with it is computing with what is stored.
+    """Whether a result need not be stored: it has out's shape, and computing with it is computing with the same."""
+    return step.out.shape == out.shape and exact(step)
+
+
+def exact(step: Elementwise) -> bool:
+    """Whether computing with a formula's result is computing with what is stored of it.
 
     Halves are computed in f32, so a value that a Cast makes one is stored to be rounded."""
     inner = step.out
-    if inner.shape != out.shape or inner.dtype is None:
+    if inner.dtype is None:
         return False
     casts = inner.producer is not None and inner.producer.op_type in ("Cast", "CastLike")
     if inner.dtype in (T.F16, T.BF16):

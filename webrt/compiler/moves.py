@@ -6,7 +6,7 @@ from collections.abc import Iterable
 
 from webrt import dims as D
 from webrt import dtypes as T
-from webrt.compiler.groups import MAX_STEPS
+from webrt.compiler.groups import MAX_STEPS, exact
 from webrt.compiler.lines import Lines
 from webrt.errors import UnsupportedOp, UnsupportedType
 from webrt.ir import Value
@@ -151,13 +151,9 @@ def _owned(lines: Lines, makers: set[int], last: int) -> set[int]:
 
 
 def _exact(lines: Lines, i: int) -> bool:
-    """Whether computing with a formula's result is computing with what is stored of it (as groups.py has it)."""
+    """Whether line i is a formula whose result need not be stored."""
     step = lines.formula(i)
-    if step is None or step.out.dtype is None:
-        return False
-    if step.out.dtype in (T.F16, T.BF16):
-        return lines.placed[i].node.op not in ("Cast", "CastLike")
-    return step.out.dtype == T.BOOL or step.out.dtype.bits >= 32 or step.formula.in_range
+    return step is not None and exact(step)
 
 
 def _typed(outlines: Iterable[Outline]) -> bool:

@@ -22,6 +22,7 @@ from webrt.errors import (
 )
 from webrt.ir import Graph, Node, Value
 from webrt.lowering import Builder, Elementwise, Lowered, Operand, ReadBack
+from webrt.ops.vectors import Epilogue
 from webrt.target import Target
 
 STAYS = {
@@ -37,7 +38,7 @@ class Placed:
     """A node with its place. `how`: "kernel", "copy", "alias", "folded" (its outputs are sizes), "fused"
     (computed by another node's kernel), "branch", "loop" or "host". `elementwise`: which of its steps are plain
     formulas; `parts`: the other nodes that they compute; `moves`: which values are views of another (out, source,
-    View)."""
+    View); `source`: the formulas that a reduction begins with."""
 
     node: Node
     how: str
@@ -47,6 +48,7 @@ class Placed:
     elementwise: list[Elementwise] = field(default_factory=list)
     parts: list[Node] = field(default_factory=list)
     moves: list[tuple[Value, Operand, Any]] = field(default_factory=list)
+    source: Epilogue | None = None
 
 
 @dataclass

@@ -6,7 +6,7 @@ from collections.abc import Iterable, Mapping
 
 from webrt.compiler import fuse, hoist, moves, normalize, norms, packed, padding, tidy, weights
 from webrt.ops.channels_last import CHANNELS_LAST
-from webrt.ops.composed import HEADS
+from webrt.ops.composed import FOLDS, HEADS
 
 
 def patterns() -> Mapping[str, tuple[str, ...]]:
@@ -21,6 +21,7 @@ def patterns() -> Mapping[str, tuple[str, ...]]:
         "hoist_elementwise": sorted(hoist.MOVES),
         "fuse_norms": norms.NORMS,
         "channels_last": _names(CHANNELS_LAST),
+        "fuse_reductions": _names(FOLDS),
         "fuse_epilogues": _names(HEADS),
         "fuse_moves": sorted(moves.MOVES),
     }

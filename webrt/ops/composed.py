@@ -25,8 +25,11 @@ from webrt.schemas import MS_DOMAIN
 _PARAM = re.compile(r"\bp\.(?=[a-z])")
 
 
-def compose(steps: Sequence[Elementwise], known: Mapping[Value, str]) -> tuple[dict[str, Value], Formula]:
+def compose(
+    steps: Sequence[Elementwise], known: Mapping[Value, str], prefix: str = ""
+) -> tuple[dict[str, Value], Formula]:
     """The operands x0, x1, … and the formula of the last step's result; `known` names values that are there already.
+    All names begin with `prefix`.
 
     Values between the steps are never stored, so halves among them keep the range and precision of f32."""
     names, reads = dict(known), dict[str, Value]()
@@ -35,15 +38,15 @@ def compose(steps: Sequence[Elementwise], known: Mapping[Value, str]) -> tuple[d
     for k, step in enumerate(steps):
         for v in step.operands.values():
             if v not in names:
-                names[v] = f"x{len(reads)}"
+                names[v] = f"{prefix}x{len(reads)}"
                 reads[names[v]] = v
         types = ", ".join(f"{name}: {element_type(v).wgsl}" for name, v in step.operands.items())
-        body = _PARAM.sub(f"p.s{k}_", step.formula.body)
-        fns += [*step.formula.fns, f"fn step{k}({types}) -> {element_type(step.out).wgsl} {{ {body} }}"]
+        body = _PARAM.sub(f"p.{prefix}s{k}_", step.formula.body)
+        fns += [*step.formula.fns, f"fn {prefix}step{k}({types}) -> {element_type(step.out).wgsl} {{ {body} }}"]
         use |= dict.fromkeys(step.formula.use)
-        params |= {f"s{k}_{name}": x for name, x in step.formula.params.items()}
-        lines.append(f"let t{k} = step{k}({', '.join(names[v] for v in step.operands.values())});")
-        names[step.out] = f"t{k}"
+        params |= {f"{prefix}s{k}_{name}": x for name, x in step.formula.params.items()}
+        lines.append(f"let {prefix}t{k} = {prefix}step{k}({', '.join(names[v] for v in step.operands.values())});")
+        names[step.out] = f"{prefix}t{k}"
     body = "\n".join([*lines, f"return {names[steps[-1].out]};"])
     return reads, Formula(body, tuple(use), params, tuple(fns))
 
@@ -56,10 +59,19 @@ def launch_steps(b: Builder, out: Value, steps: Sequence[Elementwise], name: str
 
 def epilogue_steps(steps: Sequence[Elementwise], head: Value) -> Epilogue:
     """The steps as what a kernel that computes `head` (of the last step's shape) does before it stores."""
-    operands, formula = compose(steps, {head: "v"})
+    return _inline(*compose(steps, {head: "v"}), head, "e_")
+
+
+def source_steps(steps: Sequence[Elementwise]) -> Epilogue:
+    """The steps as what a kernel that reads element i of the last one's result, which is not stored, does instead."""
+    return _inline(*compose(steps, {}, "l"), steps[-1].out, "l_")
+
+
+def _inline(operands: Mapping[str, Value], formula: Formula, whole: Value, prefix: str) -> Epilogue:
+    """The formula for element i of a tensor of whole's shape. The names of its parameters begin with `prefix`."""
     scalars = {k: words for k, v in operands.items() if (words := scalar_words(k, v))}
     reads = {k: v for k, v in operands.items() if k not in scalars}
-    at = address(align(head.known_shape, {k: v.known_shape for k, v in reads.items()}), "i")
+    at = address(align(whole.known_shape, {k: v.known_shape for k, v in reads.items()}), "i")
     params: dict[str, Dim | float] = {**formula.params, **at.params}
     for words in scalars.values():
         params |= words
@@ -68,8 +80,8 @@ def epilogue_steps(steps: Sequence[Elementwise], head: Value) -> Epilogue:
     text = "\n".join([*at.lines, *values, *loads, formula.body])
     wide = ("int64",) if any(v.dtype is not None and v.dtype.bits == 64 for v in operands.values()) else ()
     return Epilogue(
-        _PARAM.sub("p.e_", text), reads, {f"e_{k}": x for k, x in params.items()}, (*wide, *formula.use),
-        tuple(_PARAM.sub("p.e_", fn) for fn in formula.fns),
+        _PARAM.sub(f"p.{prefix}", text), reads, {f"{prefix}{k}": x for k, x in params.items()}, (*wide, *formula.use),
+        tuple(_PARAM.sub(f"p.{prefix}", fn) for fn in formula.fns),
     )  # fmt: skip
 
 
@@ -92,6 +104,13 @@ HEADS: Mapping[tuple[str, str], Callable[[Node, Builder, Epilogue], None]] = {
     ("", "ReduceLogSumExp"): reduce_log_sum_exp,
 }
 """Lowerings whose kernels can end with formulas, by domain and operator."""
+
+FOLDS: Mapping[tuple[str, str], Callable[[Node, Builder, Epilogue, Epilogue], None]] = {
+    **{("", f"Reduce{name}"): reduce_sum for name in ("Sum", "L1", "SumSquare", "Prod", "Mean")},
+    **{("", f"Reduce{name}"): reduce_extreme for name in ("Max", "Min")},
+    **{("", f"Reduce{name}"): reduce_root for name in ("L2", "LogSum")},
+}
+"""Those of them whose kernels read each element once, and can make it by formulas, too."""
 
 IMAGES = frozenset({("", op) for op in ("Conv", "ConvTranspose", "MaxPool", "AveragePool", "LpPool")})
 """Those of them whose results may lie in memory in another order of axes."""

@@ -120,15 +120,15 @@ def _float_only(n: Node) -> None:
     require([n.input(0)], *T.FLOATS)
 
 
-def reduce_to(b: Builder, n: Node, make: Fold, epilogue: Epilogue = IDENTITY) -> None:
-    """Folds the node's input along its axes into its output."""
+def reduce_to(b: Builder, n: Node, make: Fold, epilogue: Epilogue = IDENTITY, source: Epilogue = IDENTITY) -> None:
+    """Folds the node's input, or what the source makes of it, along its axes into its output."""
     x = n.input(0)
     rows = Rows.of(x.known_shape, reduced_axes(n))
-    fold_rows(b, n.output(), x, rows, make, epilogue=epilogue, name=n.op_type.lower())
+    fold_rows(b, n.output(), x, rows, make, epilogue=epilogue, source=source, name=n.op_type.lower())
 
 
 @op("ReduceSum", "ReduceL1", "ReduceSumSquare", "ReduceProd", "ReduceMean", shape=_shape)
-def reduce_sum(n: Node, b: Builder, epilogue: Epilogue = IDENTITY) -> None:
+def reduce_sum(n: Node, b: Builder, epilogue: Epilogue = IDENTITY, source: Epilogue = IDENTITY) -> None:
     require([n.input(0)], *NUMBERS)
     acc = accumulator(n.input(0).dtype)
     make = {
@@ -138,21 +138,21 @@ def reduce_sum(n: Node, b: Builder, epilogue: Epilogue = IDENTITY) -> None:
         "ReduceProd": lambda: product_fold(acc),
         "ReduceMean": lambda: _mean(acc),
     }
-    reduce_to(b, n, make[n.op_type](), epilogue)
+    reduce_to(b, n, make[n.op_type](), epilogue, source)
 
 
 @op("ReduceMax", "ReduceMin", shape=_shape)
-def reduce_extreme(n: Node, b: Builder, epilogue: Epilogue = IDENTITY) -> None:
+def reduce_extreme(n: Node, b: Builder, epilogue: Epilogue = IDENTITY, source: Epilogue = IDENTITY) -> None:
     require([n.input(0)], *NUMBERS, T.I8, T.U8, T.BOOL)
-    reduce_to(b, n, extreme(n.input(0).dtype, n.op_type == "ReduceMax"), epilogue)
+    reduce_to(b, n, extreme(n.input(0).dtype, n.op_type == "ReduceMax"), epilogue, source)
 
 
 @op("ReduceL2", "ReduceLogSum", shape=_shape)
-def reduce_root(n: Node, b: Builder, epilogue: Epilogue = IDENTITY) -> None:
+def reduce_root(n: Node, b: Builder, epilogue: Epilogue = IDENTITY, source: Epilogue = IDENTITY) -> None:
     _float_only(n)
     square = n.op_type == "ReduceL2"
     length = replace(sum_fold(T.F32, "v * v"), finish="sqrt(a)")
-    reduce_to(b, n, length if square else _logarithm(sum_fold(T.F32, "v")), epilogue)
+    reduce_to(b, n, length if square else _logarithm(sum_fold(T.F32, "v")), epilogue, source)
 
 
 @op("ReduceLogSumExp", shape=_shape)

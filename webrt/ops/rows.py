@@ -136,16 +136,19 @@ class Fold:
 
 def fold_rows(
     b: Builder, out: Value, x: Value, rows: Rows, fold: Fold, *, context: Value | None = None,
-    epilogue: Epilogue = IDENTITY, name: str,
+    epilogue: Epilogue = IDENTITY, source: Epilogue = IDENTITY, name: str,
 ) -> None:  # fmt: skip
-    """Writes one value per row. Few and long rows are split: partial results to a temporary, then merged. Where only
-    the sizes of a run tell, so does the choice."""
-    reads = {"x": x} | ({"c": context} if context is not None else {})
-    params = {**rows.params(), **fold.params}
-    use = (*(("int64",) if fold.acc in T.INTS64 else ()), *fold.use)
-    parts, vec = split(rows.count, rows.length), {"x": rows.vec(x)}
+    """Writes one value per row. The `source`, if there is one, makes element i of x, which is not stored then. Few and
+    long rows are split: partial results to a temporary, then merged. Where only the sizes of a run tell, so does the
+    choice."""
+    stored = {"x": x} if source == IDENTITY else dict(source.reads)
+    reads = stored | ({"c": context} if context is not None else {})
+    params = {**rows.params(), **fold.params, **source.params}
+    use = tuple(dict.fromkeys((*(("int64",) if fold.acc in T.INTS64 else ()), *fold.use, *source.use)))
+    parts, vec = split(rows.count, rows.length), {"x": rows.vec(x)} if source == IDENTITY else {}
     whole = f"let c = {_context(context, 'i')};\nreturn finish(fold(row_base(i), 0u, p.length, c), c);"
-    fns = [*rows.walk(), *_functions(fold, vec["x"]), _finish(fold.finish)]
+    made = [*_made(x, source), *rows.walk()]
+    fns = [*made, *_functions(fold, vec.get("x", 1)), _finish(fold.finish)]
     if parts is None:
         map_through(b, out, whole, epilogue, reads=reads, params=params, fns=fns, use=use, vec=vec, name=name)
         return
@@ -157,7 +160,7 @@ def fold_rows(
         partial,
         f"let row = i / p.parts;\nlet begin = (i % p.parts) * p.chunk;\nlet c = {_context(context, 'row')};\n"
         "return fold(row_base(row), begin, min(begin + p.chunk, p.length), c);",
-        reads=reads, params=params, fns=[*rows.walk(), *_functions(fold, 1)], use=use, name=f"{name}_part",
+        reads=reads, params=params, fns=[*made, *_functions(fold, 1)], use=use, name=f"{name}_part",
     )  # fmt: skip
     merge = (
         f"let c = {_context(context, 'i')};\nvar a = {fold.first};\n"
@@ -165,11 +168,19 @@ def fold_rows(
     )
     last = _way(out, merge, [_acc(fold), _merge(fold), _finish(fold.finish)], use, epilogue)
     ways = [last] if once == 0 else [replace(_way(out, whole, fns, use, epilogue), vec=vec, when=once), last]
-    bound = {"part": partial, **({} if once == 0 else {"x": x}), **({"c": context} if context is not None else {})}
+    bound = {"part": partial, **({} if once == 0 else stored), **({"c": context} if context is not None else {})}
     b.launch(
         *ways, reads={**bound, **epilogue.reads}, writes={"out": out},
         params={"n": out.elements, **params, **epilogue.params}, name=f"{name}_merge",
     )  # fmt: skip
+
+
+def _made(x: Value, source: Epilogue) -> list[str]:
+    """`load_x`, where x is made and not bound."""
+    if source == IDENTITY:
+        return []
+    kind = element_type(x).wgsl
+    return [f"alias X = {kind};", *source.fns, f"fn load_x(i: u32) -> X {{ {source.body} }}"]
 
 
 def _way(out: Value, element: str, fns: Sequence[str], use: Sequence[str], epilogue: Epilogue) -> Variant:

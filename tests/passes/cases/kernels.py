@@ -167,3 +167,40 @@ T.stays(
     "float[9] x0 => float[x75] y {" + " ".join(f"x{i + 1} = Neg(x{i})" for i in range(40)) + " y = Neg(x40) }",
     "Neg Neg",
 )
+
+LINE = "float[N,3,8] x, float[3,8] r => float[a,b,c] y"
+for name in ("Sum", "L1", "SumSquare", "Prod", "Mean", "Max", "Min", "L2", "LogSum"):
+    op, pattern = f"Reduce{name}", f"fuse_reductions/Reduce{name}"
+    T.fires(
+        pattern,
+        f"{LINE} {{ p = Mul(x, r) m = Abs(p) y = {op}(m, last) }}",
+        op,
+        "float[e,f,g] m",
+        f"Mul Abs {op}",
+        odd=True,
+    )
+    T.stays(
+        pattern, "other operator", f"{LINE} {{ p = Mul(x, r) m = Softmax(p) y = {op}(m, last) }}", f"Mul Softmax {op}"
+    )
+    T.stays(
+        pattern,
+        "other type",
+        f"{LINE} {{ p = Cast<to=10>(x) y = {op}(p, last) }}".replace("=> float[", "=> float16["),
+        f"Cast {op}",
+        tolerance={"rtol": 1e-2, "atol": 1e-2},
+    )
+T.fires(
+    "fuse_reductions/ReduceSum",
+    "float[3,2000] x => float[a] y { p = Exp(x) y = ReduceSum<keepdims=0>(p, last) }",
+    "ReduceSum",
+)
+T.fires(
+    "fuse_reductions/ReduceSum",
+    "float[N,3] x => int64[a] y { p = Greater(x, half) q = Cast<to=7>(p) y = ReduceSum<keepdims=0>(q, last) }",
+    "ReduceSum",
+)
+T.fires(
+    "fuse_reductions/ReduceMean",
+    "float16[N,3] x => float16[a] y { p = Mul(x, x) y = ReduceMean<keepdims=0>(p, last) }",
+    "ReduceMean",
+)
