@@ -88,15 +88,15 @@ class ValueInfo:
 class Dispatch:
     """One kernel launch. `alternatives` = ((kernel, x, y, z), …) in order of preference, the executor takes the first
     the device meets; `bindings` = ((place, "r" | "w", offset, size), …) in bytes at @binding(1) …, where a size of 0
-    is the rest of the tensor; `params` are the u32 words at @binding(0), at `params_offset` of the plan's parameter
-    block (two's complement for negatives).
+    is the rest of the tensor (one that the run tells is never 0); `params` are the u32 words at @binding(0), at
+    `params_offset` of the plan's parameter block (two's complement for negatives).
 
     `textures` = ((binding, texels), …) for the operands that alternatives may read as textures of rgba32float or
     rgba32uint: so many times 16 bytes from the binding's offset on, in rows of TEXTURE_WIDTH. `when`: for each
     alternative a size that is 0 where it is not to be taken (all may be, where there is none)."""
 
     alternatives: tuple[tuple[int, DimRef, DimRef, DimRef], ...]
-    bindings: tuple[tuple[Place, str, DimRef, int], ...]
+    bindings: tuple[tuple[Place, str, DimRef, DimRef], ...]
     params: tuple[DimRef, ...]
     params_offset: int
     node: int = -1

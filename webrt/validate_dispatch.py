@@ -67,7 +67,8 @@ def _check_bindings(plan: Plan, step: Dispatch, target: Target, where: str) -> s
         place, mode, offset, size = b
         check_place(plan, place, where)
         need(is_multiple(plan, offset, OFFSET_ALIGN), where, "a binding's offset is not a multiple of 256")
-        need(is_int(size) and size >= 0 and size % 4 == 0, where, "a binding's size is not a multiple of 4")
+        need(is_multiple(plan, size, 4), where, "a binding's size is not a multiple of 4")
+        need(place[0] == "s" or is_int(size), where, "a constant's binding depends on sizes")
         _check_extent(plan, place, offset, size, target, where)
         if mode == "w":
             need(place[0] == "s", where, "it writes a constant")
@@ -78,9 +79,11 @@ def _check_bindings(plan: Plan, step: Dispatch, target: Target, where: str) -> s
     return access
 
 
-def _check_extent(plan: Plan, place: Place, offset: DimRef, size: int, target: Target, where: str) -> None:
+def _check_extent(plan: Plan, place: Place, offset: DimRef, size: DimRef, target: Target, where: str) -> None:
     """As far as it is known before a run."""
     whole = _whole(plan, place)
+    if not isinstance(size, int):
+        return
     if isinstance(whole, int) and isinstance(offset, int):
         need(offset < whole and offset + size <= whole, where, "it binds bytes beyond the end of a tensor")
         size = size or whole - offset

@@ -14,6 +14,7 @@ from tests.passes.harness import feeds_of, parse
 from tests.tolerance import close
 from webrt import plan as P
 from webrt.compiler.compile import CompileOptions, compile_model
+from webrt.errors import TargetError
 from webrt.host import CpuProvider
 from webrt.plan import Plan
 from webrt.runtime.native import NativeDevice
@@ -99,6 +100,9 @@ def test_parts_of_a_split_are_read_in_place(plain: NativeDevice) -> None:
         ("a = Gather<axis=0>(x, index) y = Softmax(a)", "float[4,64] x", "float[a] y"),
         ("a = Slice(x, one, two, axis) y = Softmax(a)", "float[1,4,8,8] x", "float[a,b,c,d] y"),
         (f"{JOIN} c = MatMul(y, k) w = Softmax(c)", "float[n,64] x, float[m,64] z", "float[a,b] w"),
+        (JOIN, "float[n,64] x, float[n,64] z", "float[a,b] y"),
+        ("a, b = Split<axis=0, num_outputs=2>(x) y = Softmax(a) z = Softmax(b)", "float[2,n,64] x",
+         "float[a,b,c] y, float[d,e,f] z"),
         ("s = Softmax(x) a = Gather<axis=0>(s, index) y = Softmax(a)", "float[2,n,64] x", "float[a,b] y"),
         (f"{CUT} w = Concat<axis=0>(y, z)", "float[4,64] x", "float[a,b] w"),
         (f"{JOIN} i = Slice(y, zero, four, zero) w = Softmax<axis=0>(i)", "float[4,64] x, float[4,64] z",
@@ -109,8 +113,8 @@ def test_parts_of_a_split_are_read_in_place(plain: NativeDevice) -> None:
         ("a = Softmax(x) r = Flatten<axis=2>(a) y = Concat<axis=0>(r, z)", "float[2,2,64] x, float[2,64] z",
          "float[a,b] y"),
     ],
-    ids=["slice", "gather", "channels", "free", "free-row", "split-and-join", "join-and-slice", "join-twice", "images",
-         "reshaped"],
+    ids=["slice", "gather", "channels", "free", "free-output", "free-input", "free-row", "split-and-join",
+         "join-and-slice", "join-twice", "images", "reshaped"],
 )  # fmt: skip
 def test_fewer_copies(text: str, inputs: str, outputs: str, plain: NativeDevice) -> None:
     model = made(text, inputs, outputs)
@@ -125,7 +129,7 @@ def test_fewer_copies(text: str, inputs: str, outputs: str, plain: NativeDevice)
     ("text", "inputs", "outputs", "kept"),
     [
         (JOIN, "float[4,60] x, float[4,60] z", "float[a,b] y", 1),
-        (JOIN, "float[n,60] x, float[m,60] z", "float[a,b] y", 2),
+        (JOIN, "float[n,60] x, float[m,60] z", "float[a,b] y", 1),
         (f"{JOIN} w = Softmax(y)", "float[n,64] x, float[m,64] z", "float[a,b] w", 1),
         (JOIN, "float[4,64] x, float[4,64] z", "float[a,b] y, float[c,d] b", 1),
         ("y = Concat<axis=0>(x, z)", "float[4,64] x, float[4,64] z", "float[a,b] y", 2),
@@ -184,12 +188,24 @@ def test_more_bytes_at_one_time_are_not_worth_it(plain: NativeDevice) -> None:
 
 
 def test_a_whole_above_the_binding_limit() -> None:
-    """Its parts are bound with their sizes; what is bound whole is smaller."""
+    """Its parts are bound with their sizes, free ones too; what is bound whole is smaller."""
     small = BASE.with_limits(maxStorageBufferBindingSize=2048)
     model = made("a = Slice(x, zero, four, zero) y = Softmax(a)", "float[16,64] x")
     plan = compile_model(model, CompileOptions(target=small, disabled=ALONE))
     assert copies(plan) == 0
     assert [b[2:] for s in plan.steps if isinstance(s, P.Dispatch) for b in s.bindings] == [(0, 1024), (0, 0)]
+
+
+def test_the_limit_holds_for_parts_of_free_size() -> None:
+    low = device().target.with_limits(maxStorageBufferBindingSize=1 << 16)
+    model = made("a = Gather<axis=0>(x, index) y = ReduceSum<keepdims=0>(a, axis)", "float[2,n,64] x", "float[a] y")
+    plan = compile_model(model, CompileOptions(target=low, disabled=ALONE))
+    assert copies(plan) == 0
+    with Session(plan, device()) as session:
+        x = feeds_of(model, 256)["x"]
+        np.testing.assert_allclose(session.run(None, {"x": x})[0], oracle(model, {"x": x})[0], rtol=1e-4, atol=1e-4)
+        with pytest.raises(TargetError, match=r"binds 65792 bytes of a tensor at these sizes.*BindingSize 65536"):
+            session.run(None, {"x": feeds_of(model, 257)["x"]})
 
 
 def graph(seed: int, free: bool) -> onnx.ModelProto:

@@ -121,14 +121,16 @@ def test_agrees_with_the_native_device(player: Player, chain: Plan) -> None:
 def test_parts_of_a_slot(player: Player) -> None:
     """A Concat that is written part by part, a Split that is read so, and no copies."""
     plan = compiled(
-        "agraph (float[n, 64] x, float[n, 64] z) => (float[a, 64] y, float[b, 64] w)"
+        "agraph (float[n, 64] x, float[n, 64] z, float[2, n, 64] s)"
+        " => (float[a, 64] y, float[b, 64] w, float[1, c, 64] u)"
         " { a = Softmax(x)  b = Softmax(z)  c = Concat<axis=0>(a, b)  d = Softmax(c)  e, f = Split<axis=0>(d)"
-        " y = Softmax(e)  w = Softmax(f) }"
+        " y = Softmax(e)  w = Softmax(f)  g, h = Split<axis=0>(s)  k = Softmax(g)  l = Softmax(h)"
+        " u = Concat<axis=1>(k, l) }"
     )
     assert not any(isinstance(s, Copy) for s in plan.steps)
     session = player.load(plan)
     for n in (1, 3, 64):
-        feeds = {"x": values(n, 64, seed=n), "z": values(n, 64, seed=n + 1)}
+        feeds = {"x": values(n, 64, seed=n), "z": values(n, 64, seed=n + 1), "s": values(2, n, 64, seed=n + 2)}
         same(session.run(feeds), native(plan, feeds))
     session.release()
 

@@ -118,7 +118,7 @@ class Candidates {
     const made = new Map();
     const fills = [];
     const most = this.scope.resolver.target.limits.maxStorageBufferBindingSize;
-    const resources = this.step.bindings.map(([place, , , size], i) => {
+    const resources = this.step.bindings.map(([place], i) => {
       const buffer = buffers.get(String(place));
       if (through.has(i)) {
         const content = through.get(i);
@@ -130,7 +130,7 @@ class Candidates {
         return made.get(key);
       }
       const offset = ready.numbers[i];
-      const nbytes = size || Math.min(buffer.nbytes - offset, most);
+      const nbytes = ready.sizes[i] || Math.min(buffer.nbytes - offset, most);
       if (!(nbytes > 0 && nbytes <= buffer.nbytes - offset)) throw new PlanError("a dispatch binds what is beyond a tensor");
       return { buffer, offset, nbytes };
     });

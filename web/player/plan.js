@@ -360,7 +360,8 @@ function checkBindings(plan, step, is, where) {
     const [place, access, offset, size] = b;
     need(is.place(place), where, "a place is out of range");
     need(is.multiple(offset, ALIGN), where, "a binding's offset is not a multiple of 256");
-    need(isInt(size) && size >= 0 && size % 4 === 0, where, "a binding's size is not a multiple of 4");
+    need(is.multiple(size, 4), where, "a binding's size is not a multiple of 4");
+    need(place[0] === "s" || isInt(size), where, "a constant's binding depends on sizes");
     checkExtent(plan, place, offset, size, where);
     need(access === "r" || place[0] === "s", where, "it writes a constant");
     need(access === "r" || !seen.w.has(String(place)), where, "it binds a buffer twice that it writes");
@@ -372,6 +373,7 @@ function checkBindings(plan, step, is, where) {
 
 /** As far as it is known before a run. */
 function checkExtent(plan, place, offset, size, where) {
+  if (typeof size !== "number") return;
   const whole = wholeOf(plan, place);
   let bound = size;
   if (typeof whole === "number" && typeof offset === "number") {

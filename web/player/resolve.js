@@ -1,7 +1,7 @@
 /** A plan's numbers for one device and one set of sizes: the twin of webrt/runtime/resolve.py. */
 
 import { Choices } from "./choose.js";
-import { DEFAULT_LIMITS, InputError, TargetError, padded } from "./common.js";
+import { DEFAULT_LIMITS, InputError, PlanError, TargetError, padded } from "./common.js";
 import { resolve } from "./dims.js";
 import { segmentsOf } from "./segments.js";
 import { scheduleOf } from "./textures.js";
@@ -91,7 +91,7 @@ export class Resolver {
     const limit = this.target.limits.maxStorageBufferBindingSize;
     for (const [[kind, index], , , size] of step.bindings) {
       const bytes = size || (kind === "c" ? padded(this.plan.constants[index].nbytes) : 0);
-      if (bytes > limit) {
+      if (typeof bytes === "number" && bytes > limit) {
         throw new TargetError(`${this.name(step)} binds ${bytes} bytes of a tensor; `
           + `the device '${this.target.name}' has maxStorageBufferBindingSize ${limit}`);
       }
@@ -153,8 +153,10 @@ export class Resolver {
   ready(step, [kernel, ...counts], values) {
     const groups = counts.map((g) => resolve(g, values));
     const numbers = step.bindings.map(([, , offset]) => resolve(offset, values));
+    const sizes = step.bindings.map(([, , , size]) => resolve(size, values));
     if (groups.includes(0)) return SKIP;
-    if ([...groups, ...numbers].includes(null)) return null;
+    if ([...groups, ...numbers, ...sizes].includes(null)) return null;
+    this.#checkSizes(step, sizes);
     const limit = this.target.limits.maxComputeWorkgroupsPerDimension;
     for (const g of groups) {
       if (g < 0) {
@@ -165,7 +167,21 @@ export class Resolver {
           + `the device '${this.target.name}' has maxComputeWorkgroupsPerDimension ${limit}`);
       }
     }
-    return { groups, numbers, kernel, textures: this.choices.contents(step, kernel, values) };
+    return { groups, numbers, sizes, kernel, textures: this.choices.contents(step, kernel, values) };
+  }
+
+  /** Of bindings whose sizes the run tells. */
+  #checkSizes(step, sizes) {
+    const limit = this.target.limits.maxStorageBufferBindingSize;
+    for (const size of sizes.filter((_, i) => typeof step.bindings[i][3] !== "number")) {
+      if (size <= 0 || size % 4) {
+        throw new PlanError(`${this.name(step)} binds ${size} bytes of a tensor, which are no whole words`);
+      }
+      if (size > limit) {
+        throw new TargetError(`${this.name(step)} binds ${size} bytes of a tensor at these sizes; `
+          + `the device '${this.target.name}' has maxStorageBufferBindingSize ${limit}`);
+      }
+    }
   }
 
   /** A dispatch's parameters; null where one is not known. */

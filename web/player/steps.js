@@ -125,8 +125,8 @@ export class Steps {
       };
     }
     const through = new Map(ready.textures);
-    const resources = step.bindings.map(([place, , , size], i) => {
-      if (!through.has(i)) return this.memory.binding(place, ready.numbers[i], size);
+    const resources = step.bindings.map(([place], i) => {
+      if (!through.has(i)) return this.memory.binding(place, ready.numbers[i], ready.sizes[i]);
       if (place[0] === "c") return this.memory.texture(through.get(i));
       return this.memory.pool.get(textures.reads.get(`${index}:${i}`));
     });

@@ -191,7 +191,7 @@ def _back_half(graph: Graph, placed: list[Placed], options: CompileOptions, stru
         items = in_place.reuse(graph, items)
     if "parts" not in options.disabled:
         placed = list(placed)
-        items = parts.share(graph, items, placed, options.target.limit("maxStorageBufferBindingSize"))
+        items = parts.share(graph, items, placed)
     graph.bounds.check("lowering")
     _report(options, "memory")
     graph.bounds.check("memory")

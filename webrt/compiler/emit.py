@@ -173,9 +173,9 @@ class _Emitter:
         block = self._block(params)
         return P.Dispatch(tuple(alternatives), bindings, params, block, node, textures=textures, when=tuple(when))
 
-    def _binding(self, b: Binding) -> tuple[P.Place, str, DimRef, int]:
-        offset = D.add(self.memory.start(b.value), b.offset)
-        return self._place(b.value), b.access, self.table.ref(offset), b.size or self.memory.bound(b.value)
+    def _binding(self, b: Binding) -> tuple[P.Place, str, DimRef, DimRef]:
+        offset, size = D.add(self.memory.start(b.value), b.offset), b.size or self.memory.bound(b.value)
+        return self._place(b.value), b.access, self.table.ref(offset), self.table.ref(size)
 
     def _block(self, params: tuple[DimRef, ...]) -> int:
         """The offset of a parameter block; dispatches with equal words share one."""

@@ -57,10 +57,10 @@ class Memory:
         """The byte of its place that the value starts at."""
         return self.starts.get(value, 0)
 
-    def bound(self, value: Value) -> int:
-        """How many bytes of its place a kernel binds for it: 0 for the rest, which a part of free size gets, too."""
+    def bound(self, value: Value) -> Dim:
+        """How many bytes of its place a kernel binds for it: 0 for all of them."""
         size = slot_size(value)
-        return size if isinstance(size, int) and size != slot_size(self.root(value)) else 0
+        return size if size != slot_size(self.root(value)) else 0
 
     @property
     def slots(self) -> list[Dim]:

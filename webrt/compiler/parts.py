@@ -12,7 +12,7 @@ from webrt import dims as D
 from webrt.compiler.lower import Item, alias_roots, reads, writes
 from webrt.compiler.memory import early_variables, nbytes
 from webrt.compiler.partition import Placed
-from webrt.compiler.touched import Live, Touched, touched
+from webrt.compiler.touched import Live, touched
 from webrt.dims import Dim
 from webrt.ir import Graph, Value
 from webrt.lowering import WINDOW_ALIGN, Alias, CopyBytes
@@ -22,22 +22,22 @@ MOST_TIMES = 64
 what starts at the end of a buffer."""
 
 
-def share(graph: Graph, items: Sequence[Item], placed: list[Placed], limit: int) -> list[Item]:
+def share(graph: Graph, items: Sequence[Item], placed: list[Placed]) -> list[Item]:
     """A copy of a run of a tensor, which nobody changes as long as the copy is read → the copy is a part of the tensor
     (Split, Slice). A copy of a whole tensor into a run of a larger one → the tensor is a part of that from its first
-    write on (Concat). Lines of `placed` that copied nothing else become aliases. `limit`: bytes of one binding.
+    write on (Concat). Lines of `placed` that copied nothing else become aliases.
 
     Copies stay where a part does not provably start at a multiple of WINDOW_ALIGN, where one dispatch would read and
     write a slot, where others than kernels and copies need the part (outputs, the host, bodies), within bodies, and
     where more bytes would be needed at one time."""
-    parts = _Parts(graph, items, limit)
+    parts = _Parts(graph, items)
     parts.report(placed)
     return parts.items()
 
 
 class _Parts:
-    def __init__(self, graph: Graph, items: Sequence[Item], limit: int) -> None:
-        self._items, self._limit, self._early = items, limit, early_variables(graph)
+    def __init__(self, graph: Graph, items: Sequence[Item]) -> None:
+        self._items, self._early = items, early_variables(graph)
         self._roots = alias_roots(items)
         self._within: dict[Value, tuple[Value, Dim]] = {}
         self._dropped: dict[int, str] = {}
@@ -108,7 +108,7 @@ class _Parts:
         kept = not whole.writes or whole.writes[-1] < i
         changed = part.writes[1:]
         alone = part.writes[0] == i and (not changed or (not whole.fed and whole.last < changed[0]))
-        if not part.pinned and kept and alone and step.size == _bytes(made) and self._fits(step.size, at, whole):
+        if not part.pinned and kept and alone and step.size == _bytes(made) and _fits(step.size, at):
             self._join(i, made, within, at, f"a view of {step.source.name!r}")
 
     def _filled(self, target: Value, copies: Sequence[int]) -> bool:
@@ -134,18 +134,8 @@ class _Parts:
         late = (D.variables(whole.size) | D.variables(at)) - self._early - D.variables(part.size)
         made = not part.fed and not part.pinned and part.writes and part.writes[-1] < i
         changed = whole.writes[bisect_right(whole.writes, self._into[target][-1]) :]
-        if made and not late and not (changed and changed[0] <= part.last) and self._fits(step.size, at, whole):
+        if made and not late and not (changed and changed[0] <= part.last) and _fits(step.size, at):
             self._join(i, source, target, at, "its inputs are written where it has them")
-
-    def _fits(self, size: Dim, at: Dim, whole: Touched) -> bool:
-        """Whether devices bind a part of `size` bytes from `at` on, at all sizes."""
-        if D.mod(at, WINDOW_ALIGN) != 0 or size == 0:
-            return False
-        if not isinstance(size, int) and at != 0 and not D.at_least(D.mul(size, MOST_TIMES), at):
-            return False
-        if isinstance(size, int) and isinstance(whole.size, int):
-            return True
-        return whole.whole or D.at_least(self._limit, whole.size)
 
     def _join(self, i: int, value: Value, root: Value, at: Dim, reason: str) -> None:
         if self._apart(i, value, root):
@@ -190,3 +180,10 @@ class _Parts:
 
 def _bytes(value: Value) -> Dim:
     return nbytes(value.dtype, value.elements)
+
+
+def _fits(size: Dim, at: Dim) -> bool:
+    """Whether devices bind a part of `size` bytes from `at` on, at all sizes."""
+    if D.mod(at, WINDOW_ALIGN) != 0 or size == 0:
+        return False
+    return isinstance(size, int) or at == 0 or D.at_least(D.mul(size, MOST_TIMES), at)

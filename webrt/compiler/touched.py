@@ -20,14 +20,13 @@ from webrt.lowering import Alias, CopyBytes, Launch
 @dataclass
 class Touched:
     """A tensor and its parts: the items that read any of them and, in order, those that write. `pinned`: some step
-    needs it at the start of a slot; `whole`: a kernel binds all of it; `first`, `last`: when its bytes are needed."""
+    needs it at the start of a slot; `first`, `last`: when its bytes are needed."""
 
     size: Dim
     first: int
     last: int
     fed: bool = False
     pinned: bool = False
-    whole: bool = False
     reads: list[int] = field(default_factory=list)
     writes: list[int] = field(default_factory=list)
 
@@ -68,8 +67,6 @@ def touched(graph: Graph, items: Sequence[Item], roots: Mapping[Value, Value]) -
         for t in found((*reads(step), *writes(step))):
             t.first, t.last = min(t.first, i), i
             t.pinned |= not isinstance(step, (Launch, CopyBytes))
-        for t in found(b.value for b in step.bindings if not b.size) if isinstance(step, Launch) else ():
-            t.whole = True
     for t in found(graph.outputs):
         t.pinned, t.last = True, len(items)
     return made

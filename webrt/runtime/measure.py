@@ -146,7 +146,7 @@ class _Candidates:
         fills: list[Command] = []
         through = dict(ready.textures)
         most = self._scope.resolver.target.limit("maxStorageBufferBindingSize")
-        for i, ((place, _, _, size), offset) in enumerate(zip(self._step.bindings, ready.offsets)):
+        for i, ((place, *_), offset, size) in enumerate(zip(self._step.bindings, ready.offsets, ready.sizes)):
             buffer = buffers[place]
             if i in through:
                 texture = self._texture(stack, through[i])

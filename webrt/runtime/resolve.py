@@ -24,13 +24,14 @@ OFFSET_ALIGN = 256
 
 
 class Ready(NamedTuple):
-    """A step with its numbers: a dispatch's groups, binding offsets, kernel and what it reads through textures as
-    (binding, content); or a copy's (source, target, size)."""
+    """A step with its numbers: a dispatch's groups, binding offsets, kernel, what it reads through textures as
+    (binding, content), and binding sizes; or a copy's (source, target, size)."""
 
     groups: tuple[int, ...]
     offsets: tuple[int, ...]
     kernel: int = -1
     textures: tuple[tuple[int, Content], ...] = ()
+    sizes: tuple[int, ...] = ()
 
 
 SKIP = Ready((), ())
@@ -125,7 +126,7 @@ class Resolver:
         limit = self.target.limit("maxStorageBufferBindingSize")
         for (kind, index), _, _, size in step.bindings:
             need = size or (padded(self.plan.constants[index].nbytes) if kind == "c" else 0)
-            if need > limit:
+            if isinstance(need, int) and need > limit:
                 raise TargetError(
                     f"{self._name(step)} binds {need} bytes of a tensor; "
                     f"the device {self.target.name!r} has maxStorageBufferBindingSize {limit}"
@@ -168,12 +169,14 @@ class Resolver:
         kernel, *counts = step.alternatives[alternative]
         groups = [resolve(g, values) for g in counts]
         offsets = [resolve(o, values) for _, _, o, _ in step.bindings]
+        sizes = [resolve(size, values) for *_, size in step.bindings]
         if 0 in groups:
             return SKIP
-        if None in groups or None in offsets:
+        if None in groups or None in offsets or None in sizes:
             return None
         if any(o % OFFSET_ALIGN for o in offsets if o is not None):
             raise PlanError(f"{self._name(step)} binds a buffer from a byte that is no multiple of {OFFSET_ALIGN}")
+        self._check_sizes(step, [size or 0 for size in sizes])
         known = tuple(g for g in groups if g is not None)
         limit = self.target.limit("maxComputeWorkgroupsPerDimension")
         for g in known:
@@ -185,7 +188,19 @@ class Resolver:
                     f"the device {self.target.name!r} has maxComputeWorkgroupsPerDimension {limit}"
                 )
         textures = tuple(self.choices.contents(step, kernel, values))
-        return Ready(known, tuple(o or 0 for o in offsets), kernel, textures)
+        return Ready(known, tuple(o or 0 for o in offsets), kernel, textures, tuple(size or 0 for size in sizes))
+
+    def _check_sizes(self, step: Dispatch, sizes: Sequence[int]) -> None:
+        """Of bindings whose sizes the run tells."""
+        limit = self.target.limit("maxStorageBufferBindingSize")
+        for size in (size for (*_, told), size in zip(step.bindings, sizes) if not isinstance(told, int)):
+            if size <= 0 or size % 4:
+                raise PlanError(f"{self._name(step)} binds {size} bytes of a tensor, which are no whole words")
+            if size > limit:
+                raise TargetError(
+                    f"{self._name(step)} binds {size} bytes of a tensor at these sizes; "
+                    f"the device {self.target.name!r} has maxStorageBufferBindingSize {limit}"
+                )
 
     def words(self, step: Dispatch, values: Sequence[int | None]) -> list[int] | None:
         """A dispatch's parameters; None where one is not known."""

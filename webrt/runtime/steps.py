@@ -149,7 +149,7 @@ class Steps:
         found: list[Resource] = []
         if step.params and self.memory.params is not None:
             found.append(Range(self.memory.params, step.params_offset, padded(4 * len(step.params))))
-        for binding, ((place, _, _, size), offset) in enumerate(zip(step.bindings, ready.offsets)):
+        for binding, ((place, *_), offset, size) in enumerate(zip(step.bindings, ready.offsets, ready.sizes)):
             if binding not in through:
                 found.append(self.memory.binding(place, offset, size, lent))
             elif place[0] == "c":
