@@ -5,7 +5,8 @@
     python -m benchmarks.dispatches --models DIR --update  counts onnxruntime's nodes again (onnxruntime_nodes.toml)
 
 A launch is one dispatch; one that reads what the launch before it wrote for the same node under the same name (a sum in
-parts, the second stage of a reduction) is an extra pass of one algorithm and not counted. All copies of one node count
+parts, the second stage of a reduction), or writes more of it (a large operand's next band), is an extra pass of one
+algorithm and not counted. All copies of one node count
 as one dispatch, and so does a node on the CPU. onnxruntime's nodes are those of its CPU provider at
 ORT_ENABLE_EXTENDED that a run executes, without METADATA: those only give bytes another shape.
 """
@@ -43,7 +44,7 @@ def count(plan: Plan) -> Counter[str]:
         if not isinstance(step, Dispatch):
             continue
         name = (step.node, _STAGE.sub("", plan.kernels[step.alternatives[0][0]].name))
-        again = name == last and any(place in written for place, access, *_ in step.bindings if access == "r")
+        again = name == last and any(place in written for place, *_ in step.bindings)
         counts["counted"] += not again
         last, written = name, {place for place, access, *_ in step.bindings if access == "w"}
     return counts

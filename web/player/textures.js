@@ -3,6 +3,9 @@
 /** Texels of a row: texel t, elements 4t … 4t+3, is at (t % WIDTH, floor(t / WIDTH)). */
 export const WIDTH = 1024;
 
+/** Steps after which a content is copied again rather than kept. */
+const NEAR = 4;
+
 /** What tells contents { place, offset, texels, words } apart. */
 export const keyOf = ({ place, offset, texels, words }) => `${place}:${offset}:${texels}:${words}`;
 
@@ -18,23 +21,52 @@ export function scheduleOf(touches) {
   return made;
 }
 
-/** Contents between two writes of their slots, in order of first use: after step `ready` one is complete. */
+/**
+ * Contents between two writes of their slots, in order of first use: after step `ready` one is complete. A part of a
+ * tensor is copied for each step that reads it, anything else for steps that are no more than NEAR apart.
+ */
 function usesOf(touches) {
-  const written = new Map();
   const uses = new Map();
+  const found = [];
+  const parts = partsOf(touches);
+  eachRead(touches, (step, binding, content, tensor) => {
+    const key = `${keyOf(content)}:${tensor}`;
+    const partial = parts.has(tensor);
+    let use = uses.get(key);
+    if (!use || step - use.readers.at(-1)[0] > (partial ? 0 : NEAR)) {
+      use = { content, ready: Number(tensor.split(":")[1]), readers: [], partial };
+      uses.set(key, use);
+      found.push(use);
+    }
+    use.readers.push([step, binding]);
+  });
+  return found;
+}
+
+/** Calls with (step, binding, content, "PLACE:READY") of each texture that is read. */
+function eachRead(touches, call) {
+  const written = new Map();
   for (const { step, reads, writes } of touches) {
     for (const [binding, content] of reads) {
-      const ready = written.get(String(content.place)) ?? -1;
-      const key = `${keyOf(content)}:${ready}`;
-      if (!uses.has(key)) uses.set(key, { content, ready, readers: [] });
-      uses.get(key).readers.push([step, binding]);
+      call(step, binding, content, `${content.place}:${written.get(String(content.place)) ?? -1}`);
     }
     for (const place of writes) written.set(String(place), step);
   }
-  return [...uses.values()];
 }
 
-/** Uses by the step before which they are copied: as few places as possible, each as late as possible. */
+/** The places, between two writes, that steps read in parts. */
+function partsOf(touches) {
+  const contents = new Map();
+  eachRead(touches, (step, binding, content, tensor) => {
+    contents.set(tensor, (contents.get(tensor) ?? new Set()).add(keyOf(content)));
+  });
+  return new Set([...contents].filter(([, found]) => found.size > 1).map(([tensor]) => tensor));
+}
+
+/**
+ * Uses by the step before which they are copied: as few places as possible, each as late as possible; parts at their
+ * first use.
+ */
 function placed(uses, touches) {
   const breaks = new Set([touches[0].step]);
   touches.forEach(({ step, breaks: ends }, i) => {
@@ -44,7 +76,7 @@ function placed(uses, touches) {
   for (const use of uses) {
     const first = use.readers[0][0];
     let where = Math.max(...[...breaks].filter((b) => b <= first));
-    if (where <= use.ready) {
+    if (where <= use.ready || use.partial) {
       where = first;
       breaks.add(where);
     }

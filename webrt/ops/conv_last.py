@@ -15,6 +15,7 @@ from webrt.dims import Dim
 from webrt.errors import NotConstant, UnsupportedOp
 from webrt.ir import Node, Value
 from webrt.lowering import MAX_ITERATIONS, Builder, Variant, grid, require
+from webrt.ops.bands import Band, Names, bands
 from webrt.ops.conv_shared import BLOCK, shared
 from webrt.ops.conv_winograd import pays, winograd
 from webrt.ops.depthwise_last import depthwise_last
@@ -129,42 +130,52 @@ def _launch(
     taps = height.kernel * width.kernel
     if taps * (fours + 1) > MAX_ITERATIONS:
         raise UnsupportedOp(f"a convolution of {taps * s.channels} products in one sum")
-    images, rows, columns, taken = x.known_shape[0], height.out, width.out, (height.size, width.size)
+    x, images = with_fours(b, x), x.known_shape[0]
     pointwise = all(a.kernel == 1 and a.stride == 1 and a.before == 0 and a.after == 0 for a in axes)
     if pointwise:
-        columns = D.prod((images, rows, columns))
-        images, rows, taken = 1, 1, (1, columns)
-    tiles = D.ceildiv(columns, PIXELS)
-    blocks = s.groups * s.blocks
+        pixels = D.prod((images, height.out, width.out))
+        images, height, width = 1, _ONE, replace(width, size=pixels, out=pixels)
     params: dict[str, Dim | float] = {
-        "images": images, "rows": rows, "columns": columns, "tiles": tiles, "blocks": blocks, "size_0": taken[0],
-        "size_1": taken[1], "kernel_1": width.kernel, "stride_0": height.stride, "stride_1": width.stride,
-        "dilation_0": height.dilation, "dilation_1": width.dilation, "pad_0": height.before, "pad_1": width.before,
-        "taps": taps, "fours": fours, "row_fours": fours * s.groups, "group_blocks": s.blocks, "outs": s.outs,
-        "all": s.outs * s.groups, "tap_weights": fours * s.block, "weights": (taps * fours * 4 + 1) * s.block // 4,
+        "blocks": s.groups * s.blocks, "size_0": height.size, "size_1": width.size, "kernel_1": width.kernel,
+        "stride_0": height.stride, "stride_1": width.stride, "dilation_0": height.dilation,
+        "dilation_1": width.dilation, "pad_0": height.before, "pad_1": width.before, "taps": taps, "fours": fours,
+        "row_fours": fours * s.groups, "group_blocks": s.blocks, "outs": s.outs, "all": s.outs * s.groups,
+        "tap_weights": fours * s.block, "weights": (taps * fours * 4 + 1) * s.block // 4,
     }  # fmt: skip
     params |= spread or {}
-    whole = s.together % 4 == 0
     padded = not (width.before == 0 and width.after == 0)
-    x, fours_of_operands = with_fours(b, x), in_fours(epilogue) if whole else ()
-    tile = _tile(s.block // 4, pointwise, padded, epilogue.long)
+    weights, place = b.constant(packed(*operands, s.groups, s.block)), _SPREAD if spread else _PLACE
+    for band in bands(b, x, images, height, width):
+        tile = _tile(s.block // 4, pointwise, padded, epilogue.long, band.names)
+        tiles = D.ceildiv(band.columns, PIXELS)
+        sizes = {"images": band.images, "rows": band.rows, "columns": band.columns, "tiles": tiles}
+        more = epilogue.reads if spread else band.operands(epilogue, out, s.outs * s.groups)
+        b.launch(
+            *_variants(s, band, [place, tile], taps, epilogue), reads={"x": band.left, "w": weights, **more},
+            writes={"out": out}, params={**sizes, **params, **band.params, **epilogue.params}, name="conv_last",
+        )  # fmt: skip
+
+
+def _variants(s: _Tiles, band: Band, fns: Sequence[str], taps: int, epilogue: Epilogue) -> tuple[Variant, ...]:
+    """`fns`: `place` and `tile`."""
+    whole = s.together % 4 == 0
+    place, tile = fns
+    fours = in_fours(epilogue) if whole else ()
+    pixels = D.prod((band.images, band.rows, band.columns))
+    invocations = D.prod((band.images, band.rows, D.ceildiv(band.columns, PIXELS), s.groups * s.blocks))
     variant = Variant(
         "conv_last",
-        grid(D.prod((images, rows, tiles, blocks))),
+        grid(invocations),
         consts={"PIXELS": PIXELS},
-        fns=[epilogue4(epilogue) if whole else epilogue.fn, _SPREAD if spread else _PLACE, _store(whole), tile],
+        fns=[epilogue4(epilogue) if whole else epilogue.fn, place, _store(whole), tile],
         use=epilogue.use,
-        vec={"x": 4, "w": 4, "out": 4 if whole else 1, **dict.fromkeys(fours_of_operands, 4)},
+        vec={"x": 4, "w": 4, "out": 4 if whole else 1, **dict.fromkeys(fours, 4)},
     )
-    reads = {"x": x, "w": b.constant(packed(*operands, s.groups, s.block)), **epilogue.reads}
-    names = ["x", "w", *fours_of_operands]
+    names = ["x", "w", *fours]
     variants = through_textures(variant, names)
     if taps > 1 and s.block == BLOCK:
-        variants = (*shared(variant, names, D.prod((images, rows, columns)), s.groups, s.outs), *variants)
-    b.launch(
-        *variants, reads=reads, writes={"out": out}, params={**params, **epilogue.params}, name="conv_last",
-        sizes=(D.prod((images, rows, columns)), s.groups * s.outs, s.channels, taps),
-    )  # fmt: skip
+        variants = (*shared(variant, names, pixels, s.groups, s.outs, band.names), *variants)
+    return variants
 
 
 def with_fours(b: Builder, x: Value) -> Value:
@@ -210,11 +221,11 @@ def _store(whole: bool) -> str:
     return "\n".join([head, *(one.format(k=k, c=c) for k, c in enumerate("xyzw")), "}"])
 
 
-def _tile(wide: int, pointwise: bool, padded: bool, long: bool) -> str:
+def _tile(wide: int, pointwise: bool, padded: bool, long: bool, of: Names) -> str:
     """`tile(image, row, column, block)`: PIXELS pixels of `wide` fours of output channels, computed and stored; `long`:
     `store4` has a long text."""
     lines = [
-        "fn tile(image: u32, row: u32, column: u32, block: u32) {",
+        f"fn tile({of.arguments}, block: u32) {{{of.head}",
         "let group = block / p.group_blocks;",
         f"let o = (block - group * p.group_blocks) * {4 * wide}u;",
         "let own = block * p.weights;",
@@ -223,13 +234,13 @@ def _tile(wide: int, pointwise: bool, padded: bool, long: bool) -> str:
         *(_POINT if pointwise else _TAPS),
         *_steps(wide, padded, "" if pointwise else "p.stride_1 * "),
         "" if pointwise else "}",
-        "let first = (image * p.rows + row) * p.columns + column;",
+        f"let first = (image * {of.height} + row) * {of.width} + column;",
     ]
     stores = [f"store4(first + j, group, o + {4 * t}u, a0_{t});" for t in range(wide)]
     if long:
         values = [f"var v{t} = a0_{t};" for t in range(wide)]
         stores = [*values, *in_turn([[f"v{t}"] for t in range(wide)], "store4(first + j, group, o + 4u * t, v0);", "t")]
-    pixel = "\n".join(["if (column + j < p.columns) {", *stores, "}"])
+    pixel = "\n".join([f"if (column + j < {of.end_column}) {{", *stores, "}"])
     lines += in_turn([[f"a{j}_{t}" for t in range(wide)] for j in range(PIXELS)], pixel, "j")
     return "\n".join([*lines, "}"])
 

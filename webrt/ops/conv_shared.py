@@ -14,6 +14,7 @@ from typing import Any
 from webrt import dims as D
 from webrt.dims import Dim
 from webrt.lowering import Variant, grid
+from webrt.ops.bands import Names
 from webrt.ops.loaders import MOST
 from webrt.ops.product_variants import LLVMPIPE, SOFTWARE, subgroups
 from webrt.ops.vectors import in_turn
@@ -51,7 +52,7 @@ FORMS = (
 """In order of preference."""
 
 
-def shared(variant: Variant, names: Sequence[str], pixels: Dim, groups: int, outs: int) -> Iterator[Variant]:
+def shared(variant: Variant, names: Sequence[str], pixels: Dim, groups: int, outs: int, of: Names) -> Iterator[Variant]:
     """The forms of a `conv_last` variant whose last function is its tile; it computes `outs` output channels in each of
     the groups. `names`: what it may read through textures."""
     for form in FORMS:
@@ -62,24 +63,26 @@ def shared(variant: Variant, names: Sequence[str], pixels: Dim, groups: int, out
                 body="conv_shared",
                 groups=grid(spans, 1),
                 consts={"PIXELS": form.pixels, "SPAN": form.span, "LANES": form.lanes},
-                fns=[*variant.fns[:-1], "\n".join(_tile(form))],
+                fns=[*variant.fns[:-1], "\n".join(_tile(form, of))],
                 requires=form.requires,
                 textures=dict.fromkeys(names[:MOST], form.loader),
             )
 
 
-def _tile(form: Form) -> Iterator[str]:
+def _tile(form: Form, of: Names) -> Iterator[str]:
     """`tile(first, span, group, lane)`: the pixels from `first` on, of an invocation the fours of output channels from
     four + lane on, `lanes` apart."""
     each = [(i, t) for i in range(form.pixels) for t in range(form.vectors)]
     loads = range(-(-form.pixels // form.lanes))
-    yield "fn tile(first: u32, span: u32, group: u32, lane: u32) {"
-    yield "let pixels = p.images * p.rows * p.columns; let own = group * p.fours;"
+    yield f"fn tile({'first_in' if of.first else 'first'}: u32, span: u32, group: u32, lane: u32) {{"
+    yield f"let pixels = {of.first}p.images * p.rows * p.columns; let own = group * p.fours;"
+    if of.first:
+        yield f"let first = {of.first}first_in;"
     for r in loads:
-        yield f"let pixel{r} = min(first + {r * form.lanes}u + lane, pixels - 1u); let row{r} = pixel{r} / p.columns;"
-        yield f"let left{r} = i32((pixel{r} - row{r} * p.columns) * p.stride_1 - p.pad_1);"
-        yield f"let image{r} = row{r} / p.rows; let line{r} = i32(image{r} * p.size_0);"
-        yield f"let top{r} = i32((row{r} - image{r} * p.rows) * p.stride_0 - p.pad_0);"
+        yield f"let pixel{r} = min(first + {r * form.lanes}u + lane, pixels - 1u); let row{r} = pixel{r} / {of.width};"
+        yield f"let left{r} = i32((pixel{r} - row{r} * {of.width}) * p.stride_1 - p.pad_1);"
+        yield f"let image{r} = row{r} / {of.height}; let line{r} = i32(image{r} * p.size_0);"
+        yield f"let top{r} = i32((row{r} - image{r} * {of.height}) * p.stride_0 - p.pad_0);"
     yield f"let o = (span * {form.vectors * form.lanes}u + lane) * 4u;"
     for t in range(form.vectors):
         yield f"let block{t} = min((o + {4 * t * form.lanes}u) / {BLOCK}u, p.group_blocks - 1u);"

@@ -12,6 +12,7 @@ from webrt.dims import Dim
 from webrt.errors import UnsupportedOp
 from webrt.ir import Value
 from webrt.lowering import MAX_ITERATIONS, Builder, Variant, grid
+from webrt.ops.bands import Band, Names, bands
 from webrt.ops.depthwise_strip import COLUMNS, Strip
 from webrt.ops.loaders import epilogue4, in_fours, through_textures
 from webrt.ops.vectors import Epilogue, in_turn
@@ -33,47 +34,52 @@ def depthwise_last(
     taps = height.kernel * width.kernel
     if taps > MAX_ITERATIONS:
         raise UnsupportedOp(f"a convolution with {taps} taps in one sum")
-    strip = Strip(height, width, epilogue.long)
-    tall, low, tile = (TALL, LOW, strip.fn) if strip.fits else (1, 1, _looped())
-    tile_columns = D.ceildiv(width.out, COLUMNS)
-    images, fours = x.known_shape[0], weights.shape[0] // 4
+    channels = weights.shape[0]
+    ordered = b.constant(np.concatenate([weights.reshape(channels, taps).T, bias.reshape(1, -1)]))
     params: dict[str, Dim | float] = {
-        "images": images, "fours": fours, "tile_columns": tile_columns, "rows": height.out, "columns": width.out,
         "size_0": height.size, "size_1": width.size, "kernel_0": height.kernel, "kernel_1": width.kernel,
         "stride_0": height.stride, "stride_1": width.stride, "dilation_0": height.dilation,
         "dilation_1": width.dilation, "pad_0": height.before, "pad_1": width.before,
     }  # fmt: skip
-    operands_in_fours = in_fours(epilogue)
+    for band in bands(b, x, x.known_shape[0], height, width):
+        sizes: dict[str, Dim | float] = {
+            "images": band.images, "fours": channels // 4, "tile_columns": D.ceildiv(band.columns, COLUMNS),
+            "rows": band.rows, "columns": band.columns,
+        }  # fmt: skip
+        b.launch(
+            *_variants(band, channels // 4, Strip(height, width, epilogue.long, band.names), epilogue),
+            reads={"x": band.left, "w": ordered, **band.operands(epilogue, out, channels)}, writes={"out": out},
+            params={**sizes, **params, **band.params, **epilogue.params}, name="depthwise_last",
+        )  # fmt: skip
+
+
+def _variants(band: Band, fours: int, strip: Strip, epilogue: Epilogue) -> list[Variant]:
+    tall, low, tile = (TALL, LOW, strip.fn) if strip.fits else (1, 1, _looped(band.names))
+    in_a_row = D.prod((D.ceildiv(band.columns, COLUMNS), fours))
+    operands = in_fours(epilogue)
     variant = Variant(
         "depthwise_last",
-        grid(D.prod((images, D.ceildiv(height.out, tall), tile_columns, fours))),
+        grid(D.prod((band.images, D.ceildiv(band.rows, tall), in_a_row))),
         consts={"ROWS": tall, "COLUMNS": COLUMNS},
         fns=[epilogue4(epilogue), _STORE, tile],
         use=epilogue.use,
-        vec={"x": 4, "w": 4, "out": 4, **dict.fromkeys(operands_in_fours, 4)},
+        vec={"x": 4, "w": 4, "out": 4, **dict.fromkeys(operands, 4)},
     )
-    groups = grid(D.prod((images, D.ceildiv(height.out, low), tile_columns, fours)))
-    *software, other = through_textures(variant, ["x", "w", *operands_in_fours])
-    other = replace(other, groups=groups, consts={"ROWS": low, "COLUMNS": COLUMNS})
-    ordered = np.concatenate([weights.reshape(weights.shape[0], taps).T, bias.reshape(1, -1)])
-    reads = {"x": x, "w": b.constant(ordered), **epilogue.reads}
-    params |= epilogue.params
-    b.launch(
-        *software, other, reads=reads, writes={"out": out}, params=params, name="depthwise_last",
-        sizes=(D.prod((images, height.out, width.out)), weights.shape[0], taps),
-    )  # fmt: skip
+    groups = grid(D.prod((band.images, D.ceildiv(band.rows, low), in_a_row)))
+    *software, other = through_textures(variant, ["x", "w", *operands])
+    return [*software, replace(other, groups=groups, consts={"ROWS": low, "COLUMNS": COLUMNS})]
 
 
 _STORE = "fn store4(at: u32, v: vec4<f32>) { out[at] = epilogue4(v, at * 4u); }"
 
 
-def _looped() -> str:
+def _looped(of: Names) -> str:
     """A row of pixels, tap by tap."""
     each = range(COLUMNS)
     load = "fours_x((line + u32(x{c})) * p.fours + four)"
     return "\n".join(
         [
-            "fn tile(image: u32, row: u32, column: u32, four: u32) {",
+            f"fn tile({of.arguments}, four: u32) {{{of.head}",
             "let top = i32(row * p.stride_0 - p.pad_0); let left = i32(column * p.stride_1 - p.pad_1);",
             "let bias = fours_w(p.kernel_0 * p.kernel_1 * p.fours + four);",
             *(f"var a{c} = bias;" for c in each),
@@ -83,8 +89,10 @@ def _looped() -> str:
             *(f"let x{c} = left + i32(tap % p.kernel_1 * p.dilation_1 + {c}u * p.stride_1);" for c in each),
             *(f"a{c} += w * select(vec4<f32>(), {load.format(c=c)}, row_in && u32(x{c}) < p.size_1);" for c in each),
             "}",
-            "let to = ((image * p.rows + row) * p.columns + column) * p.fours + four;",
-            *in_turn([[f"a{c}"] for c in each], "if (column + c < p.columns) { store4(to + c * p.fours, a0); }", "c"),
+            f"let to = ((image * {of.height} + row) * {of.width} + column) * p.fours + four;",
+            *in_turn(
+                [[f"a{c}"] for c in each], f"if (column + c < {of.end_column}) {{ store4(to + c * p.fours, a0); }}", "c"
+            ),
             "}",
         ]
     )

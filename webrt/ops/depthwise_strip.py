@@ -11,6 +11,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from itertools import pairwise
 
+from webrt.ops.bands import WHOLE, Names
 from webrt.ops.vectors import in_turn
 from webrt.ops.windows import Axis
 
@@ -27,6 +28,7 @@ class Strip:
     height: Axis
     width: Axis
     long: bool
+    of: Names = WHOLE
 
     @property
     def fits(self) -> bool:
@@ -73,8 +75,8 @@ class Strip:
         return [range(a, b) for a, b in pairwise(ends)]
 
     def _before(self) -> Iterator[str]:
-        yield "fn tile(image: u32, row: u32, column: u32, four: u32) {"
-        yield "let last = min(row + ROWS, p.rows); let left = i32(column * p.stride_1 - p.pad_1);"
+        yield f"fn tile({self.of.arguments}, four: u32) {{{self.of.head}"
+        yield f"let last = min(row + ROWS, {self.of.end_row}); let left = i32(column * p.stride_1 - p.pad_1);"
         yield "let bias = fours_w(p.kernel_0 * p.kernel_1 * p.fours + four);"
         for ky in range(self.height.kernel):
             for kx in range(self.width.kernel):
@@ -87,7 +89,8 @@ class Strip:
         above = self._window - (self._begun + 1) * self.height.stride
         yield f"var y = i32(row * p.stride_0 - p.pad_0) + {above}; let line = p.size_1 * p.fours;"
         yield "var start = u32(i32(image * p.size_0) + y) * line;"
-        yield f"var to = ((image * p.rows + row - {self._begun}u) * p.columns + column) * p.fours + four;"
+        pixel = f"(image * {self.of.height} + row - {self._begun}u) * {self.of.width} + column"
+        yield f"var to = ({pixel}) * p.fours + four;"
         yield f"for (var r = row - {self._begun}u; r != last; r++) {{"
 
     def _new_rows(self) -> Iterator[str]:
@@ -124,11 +127,12 @@ class Strip:
     def _after(self) -> Iterator[str]:
         yield "let whole = i32(r) >= i32(row);"
         pixels = [f"vec4<f32>({', '.join(f'n0_{c}[{k}]' for c in 'xyzw')})" for k in range(COLUMNS)]
-        store = "if (whole && column + {k} < p.columns) {{ store4(to + {k} * p.fours, {v}); }}"
+        inside = f"whole && column + {{k}} < {self.of.end_column}"
+        store = f"if ({inside}) {{{{ store4(to + {{k}} * p.fours, {{v}}); }}}}"
         if self.long:
             yield from (f"var v{k} = {pixel};" for k, pixel in enumerate(pixels))
             yield from in_turn([[f"v{k}"] for k in range(COLUMNS)], store.format(k="k", v="v0"), "k")
         else:
             yield from (store.format(k=f"{k}u", v=pixel) for k, pixel in enumerate(pixels))
         yield from (f"a{d}_{c} = n{d + 1}_{c};" for d in range(self._begun) for c in "xyzw")
-        yield "to += p.columns * p.fours;\n}\n}"
+        yield f"to += {self.of.width} * p.fours;\n}}\n}}"

@@ -15,6 +15,7 @@ from webrt.dims import Dim
 from webrt.errors import UnsupportedOp, UnsupportedType
 from webrt.ir import Value
 from webrt.lowering import MAX_ITERATIONS, Builder, Operand, Shape, Window, strides
+from webrt.ops.bands import row_bands
 from webrt.ops.product_variants import Operands, variants
 from webrt.ops.vectors import IDENTITY, Epilogue, accumulator, can_load4, finish, kind, through_temp
 from webrt.ops.view import View, move
@@ -154,12 +155,8 @@ def _launch(
     span: tuple[Dim, Dim],
 ) -> None:  # fmt: skip
     axes = _batch_axes(s)
-    operands = Operands(
-        left, right, out, epilogue, s.m, s.n, s.k, s.row_of_b, s.width, D.prod(s.batch), s.columns is not None,
-        _batch_offsets(len(axes), isinstance(right, Window)),
-    )  # fmt: skip
     params: dict[str, Dim | float] = {
-        "m": s.m, "n": s.n, "k": s.k, "b_row": s.row_of_b, "k_first": span[0], "k_last": span[1], "width": s.width,
+        "n": s.n, "k": s.k, "b_row": s.row_of_b, "k_first": span[0], "k_last": span[1], "width": s.width,
         "batches": D.prod(s.batch),
     }  # fmt: skip
     for i, (size, a_step, b_step) in enumerate(axes):
@@ -168,11 +165,18 @@ def _launch(
         params["b_window"] = right.offset * 8 // kind(right).bits
     if s.columns is not None:
         params["column"] = s.columns[0]
-    reads = {"a": left, "b": right, **epilogue.reads}
-    b.launch(
-        *variants(operands), reads=reads, writes={"out": out}, params={**params, **epilogue.params}, name=name,
-        sizes=(D.prod(s.batch), s.m, s.width, s.k),
-    )  # fmt: skip
+    row = None if s.batch or not isinstance(s.k, int) else kind(left).nbytes(s.k)
+    for band in row_bands(b, left, s.m, row):
+        operands = Operands(
+            band.left, right, out, epilogue, band.rows, s.n, s.k, s.row_of_b, s.width, D.prod(s.batch),
+            s.columns is not None, _batch_offsets(len(axes), isinstance(right, Window)), bool(band.params),
+        )  # fmt: skip
+        reads = {"a": band.left, "b": right, **band.operands(epilogue, out, s.n)}
+        b.launch(
+            *variants(operands), reads=reads, writes={"out": out}, name=name,
+            params={"m": band.rows, **params, **band.params, **epilogue.params},
+            sizes=(D.prod(s.batch), band.rows, s.width, s.k),
+        )  # fmt: skip
 
 
 def _batch_axes(s: Product) -> list[tuple[Dim, Dim, Dim]]:

@@ -86,7 +86,7 @@ class Fours:
 @dataclass(frozen=True)
 class Operands:
     """The bindings of a product and its sizes: `width` columns are computed of n, all of them unless `part`; `row` is
-    the length of b's rows. `batch_offsets` is that function's text."""
+    the length of b's rows. `batch_offsets` is that function's text. `band`: the rows are some of the output's."""
 
     left: Operand
     right: Operand
@@ -100,6 +100,7 @@ class Operands:
     batches: Dim
     part: bool
     batch_offsets: str
+    band: bool = False
 
     @property
     def sizes(self) -> tuple[Dim, Dim, Dim]:
@@ -143,7 +144,7 @@ def _is_four(x: Dim) -> Dim:
 
 def _variant(o: Operands, form: Form, fours: Fours, textures: Mapping[str, str], when: Dim) -> Variant:
     kinds = {"a": kind(o.left), "b": kind(o.right), "out": kind(o.out)}
-    tile = Tile(form.rows, form.vectors, form.lanes, not fours.a, not fours.b, kinds["out"] == T.F32)
+    tile = Tile(form.rows, form.vectors, form.lanes, not fours.a, not fours.b, kinds["out"] == T.F32, o.band)
     loads = [load4("a", kinds["a"], fours.a, not form.body), _load_columns(kinds["b"], fours.b, not form.body)]
     fns = [
         o.batch_offsets, *loads,

@@ -18,7 +18,7 @@ from webrt.ops.vectors import in_turn
 class Tile:
     """`lanes` > 0: the rows of a are shared by a subgroup of so many invocations; one of 4 is a quad. `tail`: k may be
     no multiple of 4, and a is counted in elements; `apart`: the four columns of a vector are not next to each other,
-    and b is counted in elements. `floats`: the operands are no integers."""
+    and b is counted in elements. `floats`: the operands are no integers. `band`: the first row is p.first_row."""
 
     rows: int
     vectors: int
@@ -26,6 +26,7 @@ class Tile:
     tail: bool = False
     apart: bool = False
     floats: bool = True
+    band: bool = False
 
     @property
     def fn(self) -> str:
@@ -36,7 +37,8 @@ class Tile:
         a_unit, b_unit = "" if self.tail else " / 4u", "" if self.apart else " / 4u"
         return "\n".join(
             [
-                "fn tile(z: u32, row: u32, first: u32, lanes: u32, lane: u32) {",
+                f"fn tile(z: u32, {'row_in' if self.band else 'row'}: u32, first: u32, lanes: u32, lane: u32) {{",
+                *(["let row = p.first_row + row_in;"] if self.band else []),
                 "let offsets = batch_offsets(z); let k_last = p.k_last; var k = p.k_first;",
                 f"let a_row = p.k{a_unit}; var at = (offsets.x + row * p.k + k){a_unit};",
                 f"let b_row = p.b_row{b_unit}; var b0 = (offsets.y + k * p.b_row){b_unit};",
@@ -53,7 +55,8 @@ class Tile:
     def _store(self) -> str:
         """Stores the vector `c0_0`, which is the tile's vector i."""
         row, column = f"row + i / {self.vectors}u", f"i % {self.vectors}u * {4 if self.apart else 1}u * lanes"
-        return f"if ({row} < p.m) {{ store4((z * p.m + {row}) * p.n, first + {column}, lanes, c0_0); }}"
+        start, end = ("", "p.first_row + p.m") if self.band else ("z * p.m + ", "p.m")
+        return f"if ({row} < {end}) {{ store4(({start}{row}) * p.n, first + {column}, lanes, c0_0); }}"
 
     @property
     def loads(self) -> int:

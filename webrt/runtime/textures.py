@@ -1,7 +1,8 @@
 """Textures that kernels read slots through: what is copied into which, and before which step.
 
-A content is copied once after it was written and read from there until its slot is written again. Copies end a compute
-pass, so each waits for the last place where others are copied too before its first use.
+A content is copied after it was written and read from there by the steps that follow, until its slot is written
+again. Copies end a compute pass, so each waits for the last place where others are copied too before its first use. Of
+a tensor that is read in parts one part is copied at a time, right before the step that reads it: they share a texture.
 """
 
 from __future__ import annotations
@@ -15,6 +16,9 @@ from typing import NamedTuple, Protocol
 from webrt.plan import TEXTURE_WIDTH, Place
 from webrt.runtime.device import Texture
 from webrt.spans import Spans
+
+NEAR = 4
+"""Steps after which a content is copied again rather than kept: a copy costs less than a texture that stays."""
 
 
 class Content(NamedTuple):
@@ -55,11 +59,13 @@ class Schedule:
 
 @dataclass
 class _Use:
-    """A content between two writes of its slot: after step `ready` it is complete; `readers` are (step, binding)."""
+    """A content between two writes of its slot: after step `ready` it is complete; `readers` are (step, binding).
+    `partial`: steps read the slot in parts."""
 
     content: Content
     ready: int
     readers: list[tuple[int, int]]
+    partial: bool
 
     @property
     def first(self) -> int:
@@ -80,20 +86,38 @@ def schedule(touches: Sequence[Touch]) -> Schedule:
 
 
 def _uses(touches: Sequence[Touch]) -> list[_Use]:
-    """In order of first use."""
+    """In order of first use. A part of a tensor is copied for each step that reads it, anything else for steps that are
+    no more than NEAR apart."""
     written: dict[Place, int] = {}
     uses: dict[tuple[Content, int], _Use] = {}
+    found: list[_Use] = []
+    parts = _parts(touches)
     for touch in touches:
         for binding, content in touch.reads:
             ready = written.get(content.place, -1)
-            use = uses.setdefault((content, ready), _Use(content, ready, []))
+            use, partial = uses.get((content, ready)), (content.place, ready) in parts
+            if use is None or touch.step - use.last > (0 if partial else NEAR):
+                use = uses[content, ready] = _Use(content, ready, [], partial)
+                found.append(use)
             use.readers.append((touch.step, binding))
         written.update(dict.fromkeys(touch.writes, touch.step))
-    return list(uses.values())
+    return found
+
+
+def _parts(touches: Sequence[Touch]) -> set[tuple[Place, int]]:
+    """The places, between two writes, that steps read in parts."""
+    written: dict[Place, int] = {}
+    contents: dict[tuple[Place, int], set[Content]] = {}
+    for touch in touches:
+        for _, content in touch.reads:
+            contents.setdefault((content.place, written.get(content.place, -1)), set()).add(content)
+        written.update(dict.fromkeys(touch.writes, touch.step))
+    return {key for key, found in contents.items() if len(found) > 1}
 
 
 def _placed(uses: Iterable[_Use], touches: Sequence[Touch]) -> dict[int, list[_Use]]:
-    """Uses by the step before which they are copied: as few places as possible, each as late as possible."""
+    """Uses by the step before which they are copied: as few places as possible, each as late as possible; parts at
+    their first use."""
     places = {touches[0].step}
     for touch, following in pairwise(touches):
         if touch.breaks:
@@ -103,7 +127,7 @@ def _placed(uses: Iterable[_Use], touches: Sequence[Touch]) -> dict[int, list[_U
     for use in uses:
         at = bisect_right(breaks, use.first) - 1
         where = breaks[at]
-        if where <= use.ready:
+        if where <= use.ready or use.partial:
             where = use.first
             insort(breaks, where)
         found.setdefault(where, []).append(use)
