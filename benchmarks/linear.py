@@ -8,8 +8,9 @@ One plan with free sizes serves all of them, and in each round every size has on
 `fixed_ms` and `each_ms` are the line through them (least squares) and `r2` how well it fits; `exponent` and `last` are
 slopes of log time over log size, through all sizes and between the two largest: 1 is linear. `mpixels` are millions of
 pixels. Of the small plan's runs `each_us` is what one more earlier run adds by the line through the times of all, in
-microseconds, and `of_median` that times the runs, over the median time: near 0 is flat. Times are of the process's CPU
-on a software adapter, and wall times on a GPU.
+microseconds, and `of_median` that times the runs, over the median time: near 0 is flat. Other work on the machine makes
+that waver; `of_fresh` are medians of the times over those of a new session of the plan, in turn with it, ten times on
+the way: near 1 is flat. Times are of the process's CPU on a software adapter, and wall times on a GPU.
 """
 
 from __future__ import annotations
@@ -21,7 +22,6 @@ import statistics
 import time
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from itertools import pairwise
 from typing import Any
 
 import numpy as np
@@ -40,6 +40,8 @@ BATCHES = (1, 2, 3, 4, 6)
 SIDES = (64, 96, 128, 160, 192)
 SIDE = 96
 """Pixels of a side where the batch grows."""
+POINTS, TURNS, WARM = 10, 40, 20
+"""Of the small plan: how often it is compared with a fresh session, by how many pairs of runs, after how many."""
 
 
 @dataclass(frozen=True)
@@ -96,17 +98,29 @@ def growth(device: NativeDevice, kind: Kind, points: Sequence[tuple[int, int]], 
 def flat(device: NativeDevice, runs: int) -> dict[str, Any]:
     """How the time of a small plan's run depends on the number of runs before it."""
     plan = compile_model(_gemm(), CompileOptions(target=device.target))
-    x = np.ones((1, 16, 64), np.float32)
+    feeds = {"x": np.ones((1, 16, 64), np.float32)}
     clock = time.process_time if device.target.kind == "software" else time.perf_counter
+    seconds: list[float] = []
+
+    def timed(session: Session) -> float:
+        begin = clock()
+        session.run(None, feeds)
+        return clock() - begin
+
     with Session(plan, device) as session:
-        for _ in range(20):
-            session.run(None, {"x": x})
-        before, stamps = _resident(), [clock()]
-        for _ in range(runs):
-            session.run(None, {"x": x})
-            stamps.append(clock())
+        for _ in range(WARM):
+            session.run(None, feeds)
+        before, ratios = _resident(), []
+        for _ in range(POINTS):
+            seconds += [timed(session) for _ in range(max(1, runs // POINTS - TURNS))]
+            with Session(plan, device) as fresh:
+                for _ in range(WARM):
+                    fresh.run(None, feeds)
+                pairs = [(timed(session), timed(fresh)) for _ in range(TURNS)]
+            seconds += [own for own, _ in pairs]
+            ratios.append(round(statistics.median(own / other for own, other in pairs), 3))
         grown = _resident() - before
-    return {**slope([b - a for a, b in pairwise(stamps)]), "memory_grown_mb": grown}
+    return {**slope(seconds), "of_fresh": ratios, "memory_grown_mb": round(grown, 2)}
 
 
 def slope(seconds: Sequence[float]) -> dict[str, Any]:
