@@ -153,6 +153,7 @@ def _launch(
         b.launch(
             *_variants(s, band, [place, tile], taps, epilogue), reads={"x": band.left, "w": weights, **more},
             writes={"out": out}, params={**sizes, **params, **band.params, **epilogue.params}, name="conv_last",
+            sizes=(D.prod((band.images, band.rows, band.columns)), s.groups * s.outs, s.channels, taps),
         )  # fmt: skip
 
 

@@ -50,6 +50,7 @@ def depthwise_last(
             *_variants(band, channels // 4, Strip(height, width, epilogue.long, band.names), epilogue),
             reads={"x": band.left, "w": ordered, **band.operands(epilogue, out, channels)}, writes={"out": out},
             params={**sizes, **params, **band.params, **epilogue.params}, name="depthwise_last",
+            sizes=(D.prod((band.images, band.rows, band.columns)), channels, taps),
         )  # fmt: skip
 
 
