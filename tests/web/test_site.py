@@ -26,7 +26,18 @@ onmessage = async () => {
     const model = new Uint8Array(await (await fetch(site.demo.path)).arrayBuffer());
     pyodide.globals.set("data", model);
     postMessage(pyodide.runPython(`
-import json, sys, numpy, onnx, onnx.reference, webrt.resources
+import importlib.util, inspect, json, sys, numpy, webrt.inference, webrt.runtime.browser, webrt.resources
+
+def is_compiled(path):
+    if ".zip/" in path:
+        return path.endswith(".pyc")
+    with open(importlib.util.cache_from_source(path), "rb") as file:
+        return file.read(8)[4:] == bytes([1, 0, 0, 0])  # taken unchecked: it was not written here
+
+files = [getattr(module, "__file__", None) or "" for module in sys.modules.values()]
+files = [f for f in files if f.endswith((".py", ".pyc")) and (".zip/" in f or "/site-packages/" in f)]
+slow = [f for f in files if not is_compiled(f)]
+import onnx, onnx.reference
 model = onnx.load_from_string(bytes(data.to_py()))
 onnx.checker.check_model(model)
 inferred = onnx.shape_inference.infer_shapes(model)
@@ -34,6 +45,7 @@ json.dumps({
     "onnx": onnx.__version__, "numpy": numpy.__version__, "nodes": len(model.graph.node),
     "inferred": len(inferred.graph.value_info), "sympy": "sympy" in sys.modules,
     "shaders": webrt.resources.data_dir("shaders").is_dir(),
+    "slow": slow, "compiled": len(files), "source": inspect.getsource(json.loads).partition("(")[0],
     "player": (webrt.resources.web_dir() / "player.js").is_file(),
 })`));
   } catch (error) { postMessage(JSON.stringify({ error: String(error.stack ?? error) })); }
@@ -75,6 +87,7 @@ def test_onnx_works_in_a_worker_and_no_other_host_is_asked(folder: Path, browser
     assert foreign == []
     assert (answer["onnx"], answer["numpy"], answer["nodes"]) == ("1.23.2", "2.4.3", 860)
     assert answer["inferred"] > 800
+    assert (answer["slow"], answer["source"]) == ([], "def loads") and answer["compiled"] > 200
     assert (answer["sympy"], answer["shaders"], answer["player"]) == (False, True, True)
 
 
@@ -102,6 +115,8 @@ def test_lock_names_exactly_the_wheels_with_their_checksums(folder: Path) -> Non
     assert set(lock["packages"]) == expected
     assert set(lock["packages"]["webrt-compiler"]["depends"]) == {"numpy", "onnx", "webrt"}
     assert lock["packages"]["webrt"]["depends"] == []
+    imports = {name: lock["packages"][name]["imports"] for name in ("numpy", "protobuf", "webrt")}
+    assert imports == {"numpy": ["numpy"], "protobuf": ["google"], "webrt": ["webrt"]}
     assert lock["info"] == assets.catalog().info
 
 

@@ -13,6 +13,7 @@ import re
 import shutil
 import sys
 import tempfile
+import zipfile
 from pathlib import Path
 from typing import Any
 
@@ -62,7 +63,7 @@ def _checked(found: dict[str, Any], wheels: list[Path]) -> dict[str, Any]:
     """The found packages that are in `wheels`, with plain file names, after checking them against the files."""
     by_name = {_canonical(wheel.name.split("-")[0]): wheel for wheel in wheels}
     packages = {
-        name: package | {"file_name": by_name[name].name, "package_type": "package"}
+        name: package | {"file_name": by_name[name].name, "package_type": "package", "imports": _imports(by_name[name])}
         for name, package in found.items()
         if name in by_name
     }
@@ -74,6 +75,13 @@ def _checked(found: dict[str, Any], wheels: list[Path]) -> dict[str, Any]:
         if unknown := set(package["depends"]) - packages.keys():
             raise WebrtError(f"{by_name[name].name} depends on {', '.join(sorted(unknown))}, which the site lacks")
     return packages
+
+
+def _imports(wheel: Path) -> list[str]:
+    """The modules and packages at the wheel's top: Pyodide's loadPackagesFromImports looks for them."""
+    with zipfile.ZipFile(wheel) as archive:
+        sources = [name for name in archive.namelist() if name.endswith(".py")]
+    return sorted({name.split("/")[0].removesuffix(".py") for name in sources})
 
 
 def _canonical(name: str) -> str:

@@ -1,4 +1,4 @@
-"""Makes the wheels of other packages that a site has: the stand-in for ml_dtypes, and onnx without its test data."""
+"""Makes the wheels of other packages that a site has: a stand-in for ml_dtypes; others without what no page uses."""
 
 from __future__ import annotations
 
@@ -7,8 +7,8 @@ from pathlib import Path
 
 from webrt.cli.wheel_file import write_wheel, write_zip
 
-_ONNX_DROPPED = ("onnx/backend/test/data/", "onnx/backend/test/case/", "onnx/test/")
-_ONNX_DROPPED_SUFFIXES = (".h", ".cc", ".proto", ".in.proto", ".pyi")
+_DROPPED = ("onnx/backend/test/data/", "onnx/backend/test/case/", "onnx/test/")
+_DROPPED_SUFFIXES = (".a", ".c", ".cc", ".h", ".proto", ".pxd", ".pyi", ".pyx")
 
 
 def ml_dtypes_wheel(folder: Path) -> Path:
@@ -17,8 +17,9 @@ def ml_dtypes_wheel(folder: Path) -> Path:
     return write_wheel(folder, "ml_dtypes", "0.5.4+webrt", {"ml_dtypes/__init__.py": source})
 
 
-def slim_onnx(wheel: Path, folder: Path) -> Path:
-    """Copies onnx's wheel without test data, C++ sources and stubs, which are three quarters of it.
+def slim(wheel: Path, folder: Path) -> Path:
+    """Copies a wheel without onnx's test data, and without C sources, libraries to link with, and stubs: three quarters
+    of onnx, and nearly half of numpy's files, which a page would unpack at each start.
 
     The result has the build tag 1webrt, so its name differs from the original's.
     """
@@ -31,6 +32,4 @@ def slim_onnx(wheel: Path, folder: Path) -> Path:
 
 
 def _is_kept(member: str) -> bool:
-    return not (
-        member.endswith(("/", "/RECORD")) or member.startswith(_ONNX_DROPPED) or member.endswith(_ONNX_DROPPED_SUFFIXES)
-    )
+    return not (member.endswith(("/", "/RECORD")) or member.startswith(_DROPPED) or member.endswith(_DROPPED_SUFFIXES))

@@ -86,11 +86,10 @@ def _add_pyodide(folder: Path, progress: assets.Progress) -> None:
     fetched = assets.fetch_groups("core", "wheels", progress=progress)
     packages = [*wheels.own_wheels(folder), page_wheels.ml_dtypes_wheel(folder)]
     for path in fetched:
-        if path.name.startswith("onnx-"):
-            packages.append(page_wheels.slim_onnx(path, folder))
-            continue
-        copy = Path(shutil.copyfile(path, folder / path.name))
-        packages += [copy] if copy.suffix == ".whl" else []
+        if path.suffix == ".whl":
+            packages.append(page_wheels.slim(path, folder))
+        else:
+            shutil.copyfile(path, folder / path.name)
     bytecode.add_bytecode(folder, packages, progress)
     lock.write_lock(folder / "pyodide-lock.json", packages, progress)
 
