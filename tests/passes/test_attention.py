@@ -27,16 +27,6 @@ def model(middle: str, inputs: str = QKV, outputs: str = "float[2,S,24] y", befo
 PLAIN = "s = MatMul(qh, kh) w = Softmax<axis=-1>(s)"
 MASKED = "s0 = MatMul(qh, kh) s1 = Mul(s0, scale) s = Add(s1, mask) w = Softmax<axis=-1>(s)"
 CLEARED = f"{MASKED.replace('w =', 'w0 =')} nan = IsNaN(w0) w = Where(nan, zero, w0)"
-BOTH_SCALED = "qs = Mul(qh, scale) ks = Div(kh, one) s = MatMul(qs, ks) w = Softmax<axis=3>(s)"
-
-
-@pytest.mark.parametrize("middle", [PLAIN, BOTH_SCALED, MASKED, CLEARED])
-@pytest.mark.parametrize("mask", ["2,1,S,T", "S,T", "2,3,1,T"])
-def test_pieces_become_two_kernels(middle: str, mask: str) -> None:
-    inputs = f"{QKV}, float[{mask}] mask" if "mask" in middle else QKV
-    plan = check(model(middle, inputs))
-    assert dispatches(plan) == 2
-    assert "Attention" in ops(plan)
 
 
 def test_rows_without_a_visible_key() -> None:
@@ -82,22 +72,6 @@ def test_halves(opset: int) -> None:
     body = "kt = Transpose<perm=[0,2,1]>(k) s = MatMul(q, kt) w = Softmax<axis=2>(s) y = MatMul(w, v)"
     text = f"agraph ({inputs}) => (float16[2,4,16] y) {{ {body} }}"
     assert "Attention" in ops(check(parse(text, opset=opset), atol=5e-3, rtol=5e-3))
-
-
-@pytest.mark.parametrize(
-    ("middle", "outputs", "after"),
-    [
-        (PLAIN, "float[2,S,24] y, float[2,3,S,T] w", AFTER),
-        (PLAIN, "float[2,S,24] y, float[2,3,S,T] s", AFTER),
-        (PLAIN, "float[2,S,24] y, float[2,3,S,T] z", f"{AFTER} z = Neg(w)"),
-        (PLAIN, "float[2,S,24] y, float[2,3,S,T] z", f"{AFTER} z = Neg(s)"),
-        ("s = MatMul(qh, kh) w = Softmax<axis=2>(s)", "float[2,S,24] y", AFTER),
-        ("s = MatMul(qh, kh) w0 = Softmax(s) nan = IsNaN(w0) w = Where(nan, one, w0)", "float[2,S,24] y", AFTER),
-        ("s = MatMul(qh, kh) w = LogSoftmax(s)", "float[2,S,24] y", AFTER),
-    ],
-)
-def test_pieces_stay_where_something_else_needs_them(middle: str, outputs: str, after: str) -> None:
-    assert "Attention" not in ops(check(model(middle, outputs=outputs, after=after)))
 
 
 def test_result_that_is_read_twice_is_stored_before_its_transpose() -> None:

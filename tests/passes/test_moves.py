@@ -51,26 +51,6 @@ def test_other_types(dtype: str) -> None:
     check(model(body, outputs=f"{dtype}[a,b,c] y"), **({"atol": 2e-2} if dtype == "float16" else {}))
 
 
-def test_made_indices_are_never_stored() -> None:
-    """What exporters write for a mask that is looked up by row and column."""
-    body = """
-      r = Range(zero, six, step) c = Unsqueeze(r, axis) m = Less(c, r) w = Where(m, x, half) y = Abs(w)
-    """
-    assert dispatches(check(model(body, "float[6,6] x", "float[a,b] y"))) == 1
-
-
-def test_pairs_of_indices() -> None:
-    body = "g = GatherND(x, back) y = Neg(g)"
-    assert dispatches(check(model(body, "float[2,3,4] x", "float[a,b] y"))) == 1
-
-
-def test_moved_values_that_others_store_stay() -> None:
-    for outputs in ("float[a,b,c] y, float[d,e,f] t", "float[a,b,c] y, float[d,e] z"):
-        body = "t = Transpose<perm=[2,0,1]>(x) y = Exp(t) z = ReduceSum<keepdims=0>(t, axis)"
-        plan = check(model(body, outputs=outputs))
-        assert "Transpose" in ops(plan)
-
-
 def test_arithmetic_is_not_repeated() -> None:
     wide = "e = Exp(x) u = Unsqueeze(e, zero_axis) y = Expand(u, wide)"
     made = parse(
@@ -81,13 +61,6 @@ def test_arithmetic_is_not_repeated() -> None:
     twice = "e = Exp(x) a = Transpose<perm=[1,0,2]>(e) b = Transpose<perm=[2,1,0]>(e)"
     plan = check(model(twice, outputs="float[d,e,f] a, float[g,h,i] b"))
     assert ops(plan) == ["Exp", "Transpose", "Transpose"]
-
-
-def test_rounding_to_halves_is_kept() -> None:
-    body = "h = Cast<to=10>(x) t = Transpose<perm=[2,0,1]>(h) y = Cast<to=1>(t)"
-    plan = check(model(body), atol=0.0, rtol=0.0)
-    assert "Cast" in ops(plan)
-    assert dispatches(plan) == 2
 
 
 def test_no_more_operands_than_a_shader_may_bind() -> None:

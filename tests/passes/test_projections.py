@@ -62,29 +62,6 @@ def test_keys_and_values_of_another_input() -> None:
     assert dispatches(plan) == 4
 
 
-LARGE = {"wk": np.ones((2, 16, 24), np.float32)}
-SECOND = "float[2,S,24] y, float[2,S,24] u"
-
-
-@pytest.mark.parametrize(
-    ("body", "inputs", "outputs", "more"),
-    [
-        (PROJECTED + HEADS + "u = Neg(v)", "float[2,S,16] x", SECOND, {}),
-        (PROJECTED.replace("v0 = ", "u = ").replace("v0", "u") + HEADS, "float[2,S,16] x", SECOND, {}),
-        (PROJECTED + HEADS, "float[2,S,16] x, float[16,24] wv", "float[2,S,24] y", {}),
-        (PROJECTED + HEADS, "float[2,S,16] x", "float[2,S,24] y", LARGE),
-        (PROJECTED + HEADS + "u = MatMul(x, wv)", "float[2,S,16] x", SECOND, {}),
-    ],
-    ids=["a second reader", "an output in the middle", "weights that are fed", "a stack of weights", "shared weights"],
-)
-def test_the_third_stays_apart(body: str, inputs: str, outputs: str, more: dict[str, Array]) -> None:
-    held = {k: a for k, a in {**constants(NAMES), **SMALL, **more}.items() if f" {k}" not in inputs}
-    made = parse(f"agraph ({inputs}) => ({outputs}) {{ {body} }}", held)
-    assert "Split" not in ops(check(made))
-    (count,) = {len(v.shape) and v.shape[-1] for v in compiled(made).constants if v.shape[:1] == (16,)} - {24}
-    assert count == 48
-
-
 @pytest.mark.parametrize("what", ["no attention", "odd columns", "other sizes"])
 def test_stay_apart(what: str) -> None:
     more: dict[str, Array] = {}

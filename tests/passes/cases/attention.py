@@ -119,3 +119,6 @@ T.stays(
     f"{GROUPED.replace('Unsqueeze(v, deep)', 'Unsqueeze(v, rows)')} }}",
     "Expand Expand Attention",
 )
+
+for mask in ("S,T", "2,3,1,T"):
+    attention("fires", "Attention", f"{SCALED} t = Add(s, mask) {SOFT}", f"{QKV}, float[{mask}] mask")

@@ -204,3 +204,17 @@ T.fires(
     "float16[N,3] x => float16[a] y { p = Mul(x, x) y = ReduceMean<keepdims=0>(p, last) }",
     "ReduceMean",
 )
+
+T.fires(
+    "fuse_epilogues/Conv",
+    "float[2,3,5,6] x => float[a,b,c,d] y { m = Conv(x, wc) h = HardSigmoid(m) p = Mul(m, h) "
+    "q = Div(p, k) y = LeakyRelu<alpha=0.1>(q) }",
+    "LeakyRelu",
+    odd=True,
+)
+T.fires(
+    "fuse_epilogues/MatMul",
+    "float[M,K] x, float[K,N] v, float[1] r => float[a,b] y "
+    "{ m = MatMul(x, v) p = Add(m, r) q = Mul(p, m) y = Tanh(q) }",
+    "Tanh",
+)

@@ -221,3 +221,22 @@ T.stays(
     "Pad AveragePool",
 )
 T.stays("fold_padding/Conv", "other operator", f'{PAD} y = Conv<auto_pad="SAME_UPPER">(m, p3) }}', "Pad Conv")
+
+T.pool |= {"milli": np.full((2, 2, 1, 1), 1e-3, np.float16), "heavy": np.full((2, 2, 1, 1), 2, np.float16),
+           "vast": np.float16(60000)}  # fmt: skip
+SMALL = "float16[1,2,3,3] x => float16[a,c,d,e] y { m = Conv(x, milli) y = Mul(m, vast) }"
+T.fires("fold_into_weights/Conv+Mul", SMALL, "Conv", tolerance={"rtol": 3e-3})
+T.stays(
+    "fold_into_weights/Conv+Mul",
+    "too large",
+    SMALL.replace("(x, milli)", "(h, heavy)").replace("{", "{ h = Mul(x, tiny)"),
+    "Mul Conv Mul",
+    tolerance={"rtol": 1e-2, "atol": 0.5},
+)
+T.fires(
+    "fold_into_weights/Conv+Mul",
+    f"{IMAGE} => {OUT}, float[f,h,i,j] z {{ m = Conv<group=2>(x, wc) "
+    "n = Conv<group=2,strides=[2,2]>(x, wc) y = Mul(m, k) z = Neg(n) }",
+    "Conv Conv Neg",
+)
+T.fires("fold_into_weights/Conv+Add", f"{IMAGE} => {OUT} {{ {CONV} n = Mul(m, k) y = Add(n, k) }}", "Conv")

@@ -195,3 +195,24 @@ pack(
     given=f"{PAST}, float[1,3,16] o",
 )
 pack("wrong constant", f"{NBITS} {NBITS} {NBITS} {GQA}", "accuracy_level=4, bits=4".join(PARTS.rsplit("bits=4", 1)))
+
+ROWS = "float[4,5] x => float[a,b] y { m = MatMul(x, w) t = Transpose(m)"
+T.fires("hoist_elementwise/Transpose", f"{ROWS} r = Relu(t) y = Div(r, c) }}", "MatMul Relu Div Transpose")
+T.fires(
+    "hoist_elementwise/Transpose",
+    "float[4,5] x => float[a,b,d] y { m = MatMul(x, w) r = Reshape(m, cube) "
+    "t = Transpose<perm=[1,0,2]>(r) y = Tanh(t) }",
+    "MatMul Tanh Reshape Transpose",
+)
+T.stays(
+    "hoist_elementwise/Transpose",
+    "second consumer",
+    f"{ROWS.replace('y {', 'y, float[d,e] z {')} y = Relu(t) z = Exp(m) }}",
+    "MatMul Transpose Relu Exp",
+)
+T.stays(
+    "hoist_elementwise/Transpose",
+    "not constant",
+    "float[4,5] x, float[6,4] r => float[a,b] y { m = MatMul(x, w) t = Transpose(m) y = Mul(t, r) }",
+    "MatMul Transpose Mul",
+)

@@ -184,3 +184,25 @@ T.stays(
     AGAIN.replace("Reshape", "Abs"),
 )
 T.fires("cancel_quantization", PAIRS.replace("[a] y", "[a] y, uint8[b] p"), f"{ROUNDED} QuantizeLinear")
+
+for op, body in (
+    ("Transpose", "t = Transpose(e) n = Transpose(t)"),
+    ("Cast", "t = Cast<to=11>(e) n = Cast<to=1>(t)"),
+):  # fmt: skip
+    T.fires(f"shorten_chains/{op}", f"{X} {{ e = Abs(x) {body} y = Sign(n) }}", "Abs Sign")
+THREE = "a = Transpose<perm=[1,2,0]>(x) b = Transpose<perm=[1,2,0]>(a) y = Transpose<perm=[0,2,1]>(b)"
+T.fires("shorten_chains/Transpose", f"float[N,3,4] x => float[a,b,c] y {{ {THREE} }}", "Transpose")
+T.fires(
+    "remove_identities/Identity",
+    "float[3] x => float[3] y, float[3] z { e = Abs(x) y = Identity(e) z = Identity(x) }",
+    "Abs Identity",
+)
+unchanged("Reshape", "t = Reshape(e, line) n = Reshape(t, shape)", between=False)
+KEPT = "then_branch = g1 () => (float[3] a) { a = Neg(n) }, else_branch = g2 () => (float[3] b) { b = Abs(n) }"
+T.stays(
+    "remove_identities/Identity",
+    "second consumer",
+    "float[3] x => float[3] y { m = ReduceMax<keepdims=0>(x) "
+    f"c = Less(m, zero) e = Abs(x) n = Identity(e) y = If (c) <{KEPT}> }}",
+    "ReduceMax Less Abs Identity If Neg Abs",
+)
