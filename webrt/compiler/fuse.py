@@ -18,6 +18,7 @@ from webrt.compiler.lines import Lines
 from webrt.compiler.moves import fuse_moves
 from webrt.compiler.norms import fuse_norms
 from webrt.compiler.partition import Placed
+from webrt.compiler.skips import fuse_skips
 from webrt.errors import UnsupportedOp, UnsupportedType
 from webrt.ir import Graph, Value
 from webrt.lowering import Alias, Builder
@@ -59,6 +60,7 @@ PASSES: tuple[tuple[str, Pass], ...] = (
     ("fuse_epilogues", fuse_epilogues),
     ("fuse_moves", fuse_moves),
     ("fuse_elementwise", fuse_elementwise),
+    ("fuse_skips", fuse_skips),
 )
 """The extended passes, in order."""
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
 
-from webrt.compiler import fuse, hoist, moves, normalize, norms, packed, padding, tidy, weights
+from webrt.compiler import fuse, hoist, moves, normalize, norms, packed, padding, skips, tidy, weights
 from webrt.ops.channels_last import CHANNELS_LAST
 from webrt.ops.composed import FOLDS, HEADS
 
@@ -24,6 +24,7 @@ def patterns() -> Mapping[str, tuple[str, ...]]:
         "fuse_reductions": _names(FOLDS),
         "fuse_epilogues": _names(HEADS),
         "fuse_moves": sorted(moves.MOVES),
+        "fuse_skips": skips.SKIPS,
     }
     passes = (*(name for name, _ in normalize.PASSES), *(name for name, _ in fuse.PASSES))
     return {name: tuple(told.get(name, ())) for name in passes}

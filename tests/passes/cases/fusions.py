@@ -141,3 +141,28 @@ flat = SOFTMAX.replace("ReduceSum(", "ReduceSum<keepdims=0>(").replace(
     "y = Div(e, s)", "t = Unsqueeze(s, last) y = Div(e, t)"
 )
 no_norm("Softmax", "other shape", flat, EXPONENTIALS)
+
+SUMS = {
+    LN: (f"y = {LN}(m, scale, bias)", "com.microsoft:SkipLayerNormalization"),
+    RN: (f"y = {RN}(m, scale)", "com.microsoft:SkipSimplifiedLayerNormalization"),
+}
+PAIR = f"{X}, float[N,3,8] r"
+for op, (body, left) in SUMS.items():
+    pattern, added = f"fuse_skips/{op}", f"{{ m = Add(x, r) {body}"
+    T.fires(pattern, f"{PAIR} => {Y} {added} }}", left, opset=23, odd=True)
+    T.fires(pattern, f"{PAIR} => {Y}, float[d,e,f] m {added} }}", left, opset=23)
+    T.fires(pattern, f"{PAIR} => {Y}, float[d,e,f] z {added} z = Softmax(m) }}", f"{left} Softmax", opset=23)
+    earlier = f"{PAIR} => {Y}, float[d,e,f] z {{ m = Add(x, r) z = Softmax(m) {body} }}"
+    T.stays(pattern, "second consumer", earlier, f"Add Softmax {op}", opset=23)
+    T.stays(pattern, "other operator", f"{PAIR} => {Y} {added.replace('Add', 'Sub')} }}", f"Sub {op}", opset=23)
+    T.stays(pattern, "other shape", f"{X}, float[8] r => {Y} {added} }}", f"Add {op}", opset=23)
+    wide = added.replace(f"{op}(", f"{op}<axis=1>(").replace("scale", "plane").replace("bias", "plane")
+    T.stays(pattern, "wrong axis", f"{PAIR} => {Y} {wide} }}", f"Add {op}", opset=23)
+    T.stays(
+        pattern,
+        "other type",
+        f"{PAIR} => {Y} {added} }}".replace("float", "float16").replace("scale", "scale_h").replace("bias", "bias_h"),
+        f"Add {op}",
+        opset=23,
+        tolerance=HALVES,
+    )
