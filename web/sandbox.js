@@ -41,11 +41,12 @@ export async function compileInSandbox(model, {
   site = "site.json", externalData = {}, options = {}, timeout = 300, memory = 2 ** 31, output = 2 ** 31,
   onProgress = () => {}, signal,
 } = {}) {
+  const request = JSON.stringify(options, exact);
   const bytes = await bytesOf(model);
   const box = new Box({ memory, output, signal });
   try {
     await box.start(site, onProgress);
-    const message = { model: bytes, request: JSON.stringify(options, exact), externalData };
+    const message = { model: bytes, request, externalData };
     return await checked(await box.compile(message, timeout, onProgress));
   } finally {
     box.close();

@@ -69,6 +69,8 @@ export interface RunOptions extends RunControl {
   location?: Location | Record<string, Location>;
 }
 
+export type KnownValue = number | bigint | boolean | string | KnownValue[];
+
 export interface CompileOptions {
   /** The address of site.json in a folder that `webrt site` made; "site.json" by default. */
   site?: string | URL;
@@ -83,6 +85,8 @@ export interface CompileOptions {
     strict?: boolean;
     disabled?: string[];
     optimized?: boolean;
+    /** Elements of inputs that the plan is made for, of the input's type. */
+    known?: Record<string, KnownValue>;
   };
   /** Seconds from when the model is handed over; 300 by default. */
   timeout?: number;

@@ -244,3 +244,12 @@ def test_a_site_that_is_not_there(page: Page) -> None:
     begin(page, "/nowhere/site.json")
     name, message = page.evaluate("webrtResult")
     assert name == "SandboxError" and "HTTP 404" in message
+
+
+def test_known_elements_arrive_as_they_are_or_are_refused(page: Page, files: Path) -> None:
+    told = "JSON.stringify({ kind: 'webrt', class: 'InputError', what: request })"
+    tell = f"return [new Uint8Array(0), new Uint8Array(0), {told}];"
+    name, message = result(page, files, tell, options={"known": {"k": [1, 2.5], "on": True}})
+    assert name == "InputError" and json.loads(message) == {"known": {"k": [1, 2.5], "on": True}}
+    begin(page, "/nowhere/site.json", json.dumps({"options": {"known": {"k": 2**60}}}))
+    assert page.evaluate("webrtResult") == ["InputError", f"{2**60} is too large to be exact"]
