@@ -43,7 +43,7 @@ def attention(q: Array, k: Array, v: Array, mask: Array | None = None) -> Array:
     logits = logits if mask is None else logits + mask
     with np.errstate(invalid="ignore", over="ignore"):
         weights = np.exp(logits - logits.max(-1, keepdims=True))
-        return (weights / weights.sum(-1, keepdims=True)) @ v.astype(np.float64)
+        return np.asarray((weights / weights.sum(-1, keepdims=True)) @ v.astype(np.float64))
 
 
 def compiled(q: Array, k: Array, v: Array, mask: Array | None = None, free: str = "") -> Plan:

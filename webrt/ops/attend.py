@@ -1,4 +1,5 @@
-"""softmax(q · kᵀ) · v over heads in two kernels: logits with what follows them, then weights and values at once.
+"""softmax(q · kᵀ) · v over heads: in one pass over the keys (attend_online.py), or, where heads are large, of a size
+that is not known or not read in fours, in two kernels: logits with what follows them, then weights and values at once.
 
 Queries, keys, values and the result are views, so nothing is transposed, split or repeated beforehand; query heads may
 share key heads. The weights are never stored: the second kernel takes each row's largest logit and sums while it
