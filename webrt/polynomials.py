@@ -9,7 +9,7 @@ from __future__ import annotations
 import hashlib
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
-from functools import cached_property
+from functools import cached_property, lru_cache
 from typing import Any, TypeAlias, Union
 from weakref import WeakValueDictionary
 
@@ -22,6 +22,8 @@ MAX_TERMS = 1024
 MAX_DEGREE = 256
 MAX_INT = 1 << 128
 """Bounds of expressions; real models stay below 40 levels and 10 terms."""
+KEPT, SHORT = 1024, 16
+"""How many results of each operation are kept; of operands that have at most so many atoms."""
 
 
 @dataclass(frozen=True)
@@ -70,6 +72,11 @@ class Expr:
             product = "*".join(a.key for a in monomial)
             parts.append(str(c) if not product else product if c == 1 else f"{c}*{product}")
         return _shortened(" + ".join(parts))
+
+    @cached_property
+    def is_short(self) -> bool:
+        """Whether what is computed of it is kept."""
+        return sum(len(monomial) for monomial, _ in self.terms) <= SHORT
 
     @cached_property
     def _hash(self) -> int:
@@ -150,13 +157,18 @@ def floordiv(a: Dim, b: Dim) -> Dim:
             raise ShapeError("a size is divided by zero")
         if isinstance(a, int):
             return a // b
-        whole = _poly({m: c // b for m, c in a.terms if c % b == 0})
-        rest = _poly({m: c for m, c in a.terms if c % b != 0})
-        if isinstance(rest, int):
-            return whole + rest // b
-        return add(whole, of_atom(Atom("floordiv", (rest, b))))
+        return _floor(a, b) if a.is_short else _floor.__wrapped__(a, b)
     quotient = _exact_quotient(a, b)
     return quotient if quotient is not None else of_atom(Atom("floordiv", (a, b)))
+
+
+@lru_cache(KEPT)
+def _floor(a: Expr, b: int) -> Dim:
+    whole = _poly({m: c // b for m, c in a.terms if c % b == 0})
+    rest = _poly({m: c for m, c in a.terms if c % b != 0})
+    if isinstance(rest, int):
+        return whole + rest // b
+    return add(whole, of_atom(Atom("floordiv", (rest, b))))
 
 
 def ceildiv(a: Dim, b: Dim) -> Dim:
@@ -234,6 +246,12 @@ _exprs: WeakValueDictionary[tuple[tuple[Monomial, int], ...], Expr] = WeakValueD
 def _combine(a: Dim, b: Dim, sign: int) -> Dim:
     if isinstance(a, int) and isinstance(b, int):
         return _bounded(a + sign * b)
+    short = (isinstance(a, int) or a.is_short) and (isinstance(b, int) or b.is_short)
+    return _sum(a, b, sign) if short else _sum.__wrapped__(a, b, sign)
+
+
+@lru_cache(KEPT)
+def _sum(a: Dim, b: Dim, sign: int) -> Dim:
     out = _terms(a)
     for m, c in _terms(b).items():
         out[m] = out.get(m, 0) + sign * c
@@ -245,11 +263,16 @@ def _multiply(a: Dim, b: Dim) -> Dim:
         return _scaled(b, a)
     if isinstance(b, int):
         return _scaled(a, b)
+    return _product(a, b) if a.is_short and b.is_short else _product.__wrapped__(a, b)
+
+
+@lru_cache(KEPT)
+def _product(a: Expr, b: Expr) -> Dim:
     out: dict[Monomial, int] = {}
-    for m, c in _terms(a).items():
+    for m, c in a.terms:
         if len(out) > MAX_TERMS:
             _check_bounds(out)
-        for n, d in _terms(b).items():
+        for n, d in b.terms:
             key = tuple(sorted(m + n, key=lambda atom: atom.key))
             out[key] = out.get(key, 0) + c * d
     return _poly(out)
