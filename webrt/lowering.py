@@ -158,11 +158,11 @@ class CopyBytes:
 
 @dataclass(frozen=True)
 class Alias:
-    """`out` is `source`'s bytes under another shape, or a part of them from byte `start` on."""
+    """`out` is `source`'s bytes under another shape; or, where `start` is given, a part of them from that byte on."""
 
     out: Value
     source: Value
-    start: Dim = 0
+    start: Dim | None = None
 
 
 @dataclass(frozen=True)

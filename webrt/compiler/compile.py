@@ -187,11 +187,13 @@ def _back_half(graph: Graph, placed: list[Placed], options: CompileOptions, stru
     graph.bounds.check("fusing")
     _report(options, "lower")
     items = lower.lower(placed)
-    if "in_place" not in options.disabled:
-        items = in_place.reuse(graph, items)
-    if "parts" not in options.disabled:
+    wants_parts, in_places = "parts" not in options.disabled, "in_place" not in options.disabled
+    if wants_parts:
         placed = list(placed)
+        items = in_place.reuse(graph, items, copied=False) if in_places else items
         items = parts.share(graph, items, placed)
+    if in_places:
+        items = in_place.reuse(graph, items)
     graph.bounds.check("lowering")
     _report(options, "memory")
     graph.bounds.check("memory")

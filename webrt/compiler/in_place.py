@@ -7,23 +7,26 @@ from collections.abc import Sequence
 from dataclasses import replace
 
 from webrt import wgsl
-from webrt.compiler.lower import Item, alias_roots, is_sizes, last_uses, writes
+from webrt.compiler.lower import Item, alias_roots, is_sizes, last_uses, part_starts, writes
 from webrt.ir import Graph, Value
-from webrt.lowering import Alias, Launch
+from webrt.lowering import Alias, CopyBytes, Launch
 
 
-def reuse(graph: Graph, items: Sequence[Item]) -> list[Item]:
+def reuse(graph: Graph, items: Sequence[Item], copied: bool = True) -> list[Item]:
     """A launch that may write over an operand (`Launch.over`) which is read there for the last time → the same kernel
-    with one binding for both, behind an Alias of the output. Inputs, constants and sizes stay as they are."""
-    return _Reuse(graph, items).items()
+    with one binding for both, behind an Alias of the output. Inputs, constants, sizes and parts of other tensors stay
+    as they are; where `copied` is False, what copies make or read, too: it may become such a part."""
+    return _Reuse(graph, items, copied).items()
 
 
 class _Reuse:
-    def __init__(self, graph: Graph, items: Sequence[Item]) -> None:
+    def __init__(self, graph: Graph, items: Sequence[Item], copied: bool) -> None:
         self._items, self._inputs = items, set(graph.inputs)
-        self._roots = alias_roots(items)
+        self._roots, self._parts = alias_roots(items), part_starts(items)
         self._last = last_uses(graph, items, self._roots)
         self._writers = Counter(self._root(v) for item in items for v in writes(item.step))
+        copies = [] if copied else [item.step for item in items if isinstance(item.step, CopyBytes)]
+        self._kept = {self._root(v) for step in copies for v in (step.source, step.target)}
 
     def items(self) -> list[Item]:
         out: list[Item] = []
@@ -46,9 +49,9 @@ class _Reuse:
             return None
         bound = [self._root(b.value) for b in step.bindings]
         for place in step.over:
-            root = bound[place]
-            kept = root.const is not None or root in self._inputs or is_sizes(root)
-            if not kept and self._last[root] == index and bound.count(root) == 1:
+            root, operand = bound[place], step.bindings[place].value
+            kept = root.const is not None or root in self._inputs or is_sizes(root) or root in self._kept
+            if not kept and operand not in self._parts and self._last[root] == index and bound.count(root) == 1:
                 return place
         return None
 

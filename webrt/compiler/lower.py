@@ -86,15 +86,12 @@ def alias_roots(items: Sequence[Item]) -> dict[Value, Value]:
     return roots
 
 
-def alias_starts(items: Sequence[Item]) -> dict[Value, Dim]:
-    """Of each value that is a part of another's bytes, the byte of its root (`alias_roots`) that it starts at; 0 is
-    left out."""
+def part_starts(items: Sequence[Item]) -> dict[Value, Dim]:
+    """Of each value that is a part of another's bytes, the byte of its root (`alias_roots`) that it starts at."""
     starts: dict[Value, Dim] = {}
     for item in items:
-        if isinstance(item.step, Alias):
-            at = D.add(starts.get(item.step.source, 0), item.step.start)
-            if at != 0:
-                starts[item.step.out] = at
+        if isinstance(item.step, Alias) and (item.step.start is not None or item.step.source in starts):
+            starts[item.step.out] = D.add(starts.get(item.step.source, 0), item.step.start or 0)
     return starts
 
 

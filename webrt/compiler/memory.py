@@ -15,7 +15,7 @@ from typing import TypeAlias
 
 from webrt import dims as D
 from webrt.compiler.body import Control
-from webrt.compiler.lower import HostNode, Item, Step, alias_roots, alias_starts, last_uses, reads, writes
+from webrt.compiler.lower import HostNode, Item, Step, alias_roots, last_uses, part_starts, reads, writes
 from webrt.compiler.slots import Tenant, most_at_once, share, typical
 from webrt.dims import Dim
 from webrt.dtypes import DType
@@ -28,7 +28,7 @@ Kind: TypeAlias = tuple[bool, frozenset[str]]
 
 @dataclass
 class Memory:
-    """`roots`: alias → the value whose bytes it is; `starts`: from which byte of it on, where that is not 0. `places`:
+    """`roots`: alias → the value whose bytes it is; `starts`: of a part of it, the byte that it starts at. `places`:
     of each root that has bytes on the device. `tenants`: the sizes in bytes that each slot has to hold, `later` those
     that it holds after the input that had it first (none where it was no input's); `labels`: whose it was first.
     `constants`: those on the device, in order of first use. `limit`: bytes of one binding. `early`: variables that the
@@ -59,8 +59,7 @@ class Memory:
 
     def bound(self, value: Value) -> Dim:
         """How many bytes of its place a kernel binds for it: 0 for all of them."""
-        size = slot_size(value)
-        return size if size != slot_size(self.root(value)) else 0
+        return slot_size(value) if value in self.starts else 0
 
     @property
     def slots(self) -> list[Dim]:
@@ -90,7 +89,7 @@ def _assign(
     for item in items:
         for body in item.step.bodies if isinstance(item.step, Control) else ():
             body.memory = _assign(body.graph, body.items, limit, constants, body.ends)
-    memory = Memory(limit, early_variables(graph), alias_roots(items), alias_starts(items), constants=constants)
+    memory = Memory(limit, early_variables(graph), alias_roots(items), part_starts(items), constants=constants)
     device = {memory.root(v) for v in (*(kept or ()), *(v for i in items for v in _on_device(i.step)))}
     _constants(items, kept or (), memory)
     last = last_uses(graph, items, memory.roots)

@@ -49,11 +49,11 @@ class _Parts:
             return
         self._tensors = touched(graph, items, self._roots)
         self._live = Live(self._tensors.values(), len(items))
-        cuts: dict[tuple[int, Value], list[int]] = {}
+        cuts: dict[Value, list[int]] = {}
         for i, *more in self._into.values():
             if not more:
-                cuts.setdefault((items[i].node, self._root(self._copy(i).source)), []).append(i)
-        for (_, source), copies in cuts.items():
+                cuts.setdefault(self._root(self._copy(i).source), []).append(i)
+        for source, copies in cuts.items():
             self._together(self._find(source)[0], copies, self._read_there)
         for target, copies in self._into.items():
             if len(copies) > 1 and self._filled(target, copies):
