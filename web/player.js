@@ -24,6 +24,17 @@ import { Origin, readPlan } from "./player/source.js";
 import { walk } from "./player/subplans.js";
 import { Tuning } from "./player/tuning.js";
 
+// What these import in turn: named here, a browser asks for all of them at once and not level by level.
+import {} from "./player/checks.js";
+import {} from "./player/checksum.js";
+import {} from "./player/choose.js";
+import {} from "./player/flow.js";
+import {} from "./player/measure.js";
+import {} from "./player/memory.js";
+import {} from "./player/segments.js";
+import {} from "./player/steps.js";
+import {} from "./player/textures.js";
+
 export {
   DTYPES, DeviceError, DeviceLost, InputError, KernelError, ModelError, NoAdapter, OutOfMemory, PlacementError,
   PlanError, RunTerminated, SandboxError, ShapeError, TargetError, UnsupportedType, WebrtError,
