@@ -23,6 +23,8 @@ from webrt.plan import ALIGN
 BAND = 1 << 18
 """Bytes of an operand that are copied at a time, where that makes no more than MOST_BANDS."""
 MOST_BANDS = 24
+TILE = 16
+"""Rows of a product and pixels of a line that a band has a multiple of: the largest tiles have so many."""
 
 _Three: TypeAlias = tuple[int, int, int]
 _Part: TypeAlias = tuple[_Three, _Three, tuple[int, int]]
@@ -114,7 +116,7 @@ def _parts(sizes: Sequence[int], image: int, most: int, height: Axis, width: Axi
     step = image // size
     fit = max((most // step - axis.reach) // axis.stride + 1, -(-(axis.reach - axis.stride) // axis.stride))
     for i in range(count):
-        for at, n in _split(out, fit):
+        for at, n in _split(out, fit, 1 if rows > 1 else TILE):
             first = min(max(at * axis.stride - before, 0), size - 1)
             last = max(min((at + n - 1) * axis.stride - before + axis.reach, size), first + 1)
             place, shape = ((i, at, 0), (1, n, columns)) if rows > 1 else ((i, 0, at), (1, 1, n))
@@ -128,7 +130,7 @@ def row_bands(b: Builder, left: Value, rows: Dim, row: int | None) -> Iterator[B
     if not most or not row or not isinstance(rows, int):
         yield Band(left, rows)
         return
-    for first, n in _split(rows, most // row):
+    for first, n in _split(rows, most // row, TILE):
         yield Band(_window(left, first * row, (first + n) * row), n, 1, 1, {"first_row": first}, (first, n))
 
 
@@ -147,10 +149,11 @@ def _known(*sizes: Dim) -> list[int]:
     return found if len(found) == len(sizes) else []
 
 
-def _split(count: int, most: int) -> list[tuple[int, int]]:
-    """(first, count) of parts of at most `most`, as equal as can be; one at least in each."""
-    parts = max(1, -(-count // max(1, most)))
-    ends = [count * i // parts for i in range(parts + 1)]
+def _split(count: int, most: int, unit: int = 1) -> list[tuple[int, int]]:
+    """(first, count) of parts of at most `most`, as equal as whole units allow; one unit at least in each."""
+    units = -(-count // unit)
+    parts = max(1, -(-units // max(1, most // unit)))
+    ends = [min(units * i // parts * unit, count) for i in range(parts + 1)]
     return [(a, z - a) for a, z in pairwise(ends)]
 
 
