@@ -105,3 +105,18 @@ def test_a_portable_plan_has_a_form_for_each_kind_of_adapter() -> None:
             np.testing.assert_allclose(y, a, rtol=1e-6)
             used.append(session.scope.frame((("m", m),), []).kernel_of(0))
     assert len(set(used)) > 1
+
+
+@pytest.mark.parametrize("dtype", [np.float32, np.float16])
+def test_long_sums_of_few_outputs_are_split(form: V.Form, dtype: Any) -> None:
+    """Where the plan may run on a GPU."""
+    kind = "float" if dtype == np.float32 else "float16"
+    a, b, c = (floats(*s, dtype=dtype, seed=i) for i, s in enumerate([(3, 3072), (3072, 10), (10,)]))
+    plan = compiled(
+        f"{kind}[3, 3072]", f"{kind}[3072, 10]", f"{kind}[3, 10]", "t = MatMul(a, b) s = Add(t, c) y = Relu(s)",
+        f", {kind}[10] c", target=replace(device().target, kind="any"),
+    )  # fmt: skip
+    assert [plan.kernels[s.alternatives[0][0]].name for s in plan.steps if isinstance(s, Dispatch)][1] == "gemm_sum"
+    want = np.maximum(a.astype(np.float64) @ b + c, 0)
+    rtol, atol = (1e-4, 1e-4) if dtype == np.float32 else (1e-3, 2.5e-2)
+    np.testing.assert_allclose(run(plan, a=a, b=b, c=c), want, rtol=rtol, atol=atol)

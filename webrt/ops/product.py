@@ -14,7 +14,7 @@ from webrt import dims as D
 from webrt.dims import Dim
 from webrt.errors import UnsupportedOp, UnsupportedType
 from webrt.ir import Value
-from webrt.lowering import MAX_ITERATIONS, Builder, Operand, Shape, Window, strides
+from webrt.lowering import MAX_ITERATIONS, Builder, Operand, Shape, Variant, Window, grid, strides
 from webrt.ops.bands import row_bands
 from webrt.ops.product_variants import Operands, variants
 from webrt.ops.vectors import IDENTITY, Epilogue, accumulator, can_load4, finish, kind, through_temp
@@ -23,6 +23,8 @@ from webrt.ops.view import View, move
 K_STEP = 4
 MAX_K = K_STEP * (MAX_ITERATIONS - 4)
 MAX_PARTS = 1024
+FEW_OUTPUTS, LONG_SUM, MOST_SPLITS = 4096, 1024, 16
+"""Up to so many outputs, sums are split into parts of so many terms or more, up to so many."""
 
 
 @dataclass(frozen=True)
@@ -30,7 +32,8 @@ class Product:
     """Sizes of a product. `batch` is the result's leading shape, `a_batch` and `b_batch` broadcast to it.
 
     `b_row` is the number of elements from one row of b to the next, n where nothing is padded. `columns` = (first,
-    count) where b holds these columns alone, and no others are written.
+    count) where b holds these columns alone, and no others are written. `splits`: the batch is so many equal parts of
+    k, which runs on from one to the next.
     """
 
     m: Dim
@@ -41,6 +44,7 @@ class Product:
     b_batch: tuple[Dim, ...] = ()
     b_row: Dim | None = None
     columns: tuple[int, int] | None = None
+    splits: int = 1
 
     @property
     def row_of_b(self) -> Dim:
@@ -65,6 +69,10 @@ def product(
     accumulator(out.dtype)
     s = _rows_only(s)
     s, right = _padded(b, s, right)
+    splits = _splits(b, s, right)
+    if splits > 1:
+        _sum_of_splits(b, s, splits, left, right, out, epilogue, name)
+        return
     aligned = can_load4(kind(out), s.n) and can_load4(kind(right), s.row_of_b)
     written = out if aligned else through_temp(b, out)
     *parts, (first, last, part) = _parts_of_k(b, s, right)
@@ -109,6 +117,31 @@ def transposed(b: Builder, v: Operand, shape: Shape | None = None) -> Value:
     view = View.of((*lead, rows, columns)).permute([*range(rank - 2), rank - 1, rank - 2])
     move(b, out, v, view, "transpose_last")
     return out
+
+
+def _splits(b: Builder, s: Product, right: Value) -> int:
+    """How many parts of k are summed apart, for a GPU's sake: more than one where outputs are few and sums long."""
+    if b.target.kind == "software" or s.batch or len(b.windows(right)) > 1:
+        return 1
+    if not (isinstance(s.m, int) and isinstance(s.n, int) and isinstance(s.k, int)) or s.m * s.n > FEW_OUTPUTS:
+        return 1
+    most = min(MOST_SPLITS, s.k // LONG_SUM)
+    return next((x for x in range(most, 1, -1) if s.k % (K_STEP * x) == 0 and s.k // x <= MAX_K), 1)
+
+
+def _sum_of_splits(
+    b: Builder, s: Product, splits: int, left: Value, right: Value, out: Value, epilogue: Epilogue, name: str
+) -> None:
+    """The parts of k as a batch of products, and their sum."""
+    apart = replace(s, batch=(splits,), a_batch=(splits,), b_batch=(splits,), splits=splits)
+    part = b.temp(accumulator(out.dtype), (splits, s.m, s.n))
+    _launch(b, apart, left, right, part, IDENTITY, name, (0, D.floordiv(s.k, splits)))
+    written = through_temp(b, out)
+    variant = Variant("matmul_sum", grid(D.mul(s.m, s.n)), fns=[epilogue.fn], use=epilogue.use)
+    params = {"m": s.m, "n": s.n, "splits": splits, **epilogue.params}
+    reads = {"part": part, **epilogue.reads}
+    b.launch(variant, reads=reads, writes={"out": written}, params=params, name=f"{name}_sum")
+    finish(b, written, out, name)
 
 
 def _adding(epilogue: Epilogue, sums: dict[str, Value]) -> Epilogue:
@@ -181,6 +214,9 @@ def _launch(
 
 def _batch_axes(s: Product) -> list[tuple[Dim, Dim, Dim]]:
     """(size, elements from one step to the next in a, in b) per axis; axes are merged where both sides allow it."""
+    if s.splits > 1:
+        each = D.floordiv(s.k, s.splits)
+        return [(s.splits, each, D.mul(each, s.row_of_b))]
     a_steps = [D.mul(x, D.mul(s.m, s.k)) for x in strides(s.a_batch)]
     b_steps = [D.mul(x, D.mul(s.k, s.row_of_b)) for x in strides(s.b_batch)]
     axes: list[tuple[Dim, Dim, Dim]] = []
