@@ -371,7 +371,8 @@ def as_array(value: Value, given: Any) -> np.ndarray[Any, Any]:
     """The known elements of an input. Raises InputError where they do not fit its type and shape."""
     array = np.asarray(given)
     if isinstance(given, known.PYTHON) and value.dtype is not None:
-        array = known.of_python(value.name, given, onnx.helper.tensor_dtype_to_np_dtype(value.dtype.code), str(value.dtype))
+        expected = onnx.helper.tensor_dtype_to_np_dtype(value.dtype.code)
+        array = known.of_python(value.name, given, expected, str(value.dtype))
     if value.dtype is not None:
         right = array.dtype.kind in "OSU" if value.dtype.name == "string" else _code(array.dtype) == value.dtype.code
         if not right:

@@ -105,8 +105,8 @@ def host_value(name: str, value: HostValue, dtype: str) -> HostValue:
     """A feed as the host keeps it: an array of native byte order, or a sequence or map as it is.
 
     `dtype` is the expected element type, "" where the value is no tensor. Python's numbers and lists of them become
-    arrays, as in numpy. Raises InputError, which names the expected type, for anything else, and UnsupportedType where there
-    are no arrays of the type.
+    arrays, as in numpy. Raises InputError, which names the expected type, for anything else, and UnsupportedType where
+    there are no arrays of the type.
     """
     if not dtype or dtype not in BY_NAME:
         return value
