@@ -20,9 +20,9 @@ from webrt.ops.vectors import Epilogue
 from webrt.ops.windows import Axis
 from webrt.plan import ALIGN
 
-BAND = 1 << 18
+BAND = 1 << 19
 """Bytes of an operand that are copied at a time, where that makes no more than MOST_BANDS."""
-MOST_BANDS = 24
+MOST_BANDS = 16
 TILE = 16
 """Rows of a product and pixels of a line that a band has a multiple of: the largest tiles have so many."""
 
