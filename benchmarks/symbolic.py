@@ -30,7 +30,7 @@ def measure(model: Model, repeat: int) -> dict[str, Any]:
     fed = {v.name for v in plan.inputs}
     feeds = {name: a for name, a in model.feeds.items() if name in fed}
     with Session(plan, device, CpuProvider()) as fixed, InferenceSession(str(model.path)) as free:
-        runs = [lambda: free.run(None, dict(model.feeds)), lambda: fixed.run(None, feeds)]
+        runs: list[Callable[[], Any]] = [lambda: free.run(None, dict(model.feeds)), lambda: fixed.run(None, feeds)]
         for run in runs * 2:
             run()
         pairs = [[_seconds(run) for run in runs] for _ in range(repeat)]
