@@ -5,25 +5,22 @@
     python -m benchmarks.cost_table --adapter swiftshader  the first adapter whose name contains this
 
 Plans for every adapter carry all variants; they are measured as `webrt tune` does it (by CPU time on a software
-adapter), one case after another; the two forms of a 3×3 convolution by whole runs. webrt/costs.py reads the table.
+adapter), one case after another. webrt/costs.py reads the table.
 """
 
 from __future__ import annotations
 
 import argparse
-import math
 import sys
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
-from itertools import chain
 
-from benchmarks.kernels import Case, conv, gemm, model_of, prepare
+from benchmarks.kernels import Case, conv, gemm, model_of
 from webrt import costs
 from webrt.buckets import bucket_of
 from webrt.compiler.compile import compile_model
 from webrt.costs import CostTable, adapter_class, label
 from webrt.files import atomic_file
-from webrt.ops.conv_winograd import FAMILY, FORMS
 from webrt.runtime import tuning
 from webrt.runtime.native import NativeDevice
 from webrt.runtime.session import Session
@@ -80,24 +77,6 @@ def measured(device: NativeDevice, cases: Sequence[Sized]) -> Iterator[CostTable
             yield CostTable({(adapter_class(device.target), case.family, bucket_of(case.sizes)): us})
 
 
-def winograd(device: NativeDevice, cases: Sequence[Sized], rounds: int = 10) -> Iterator[CostTable]:
-    """A row for each 3×3 convolution: whole runs of the plan with either form, in turn."""
-    for pixels, outs, channels, taps in (c.sizes for c in cases if c.family == "conv_last"):
-        if taps != 9:
-            continue
-        key = adapter_class(device.target), FAMILY, bucket_of((pixels, outs, channels))
-        prepared = []
-        for form in FORMS:
-            with costs.use(CostTable({key: {f: 1.0 if f == form else 9.0 for f in FORMS}})):
-                prepared.append(prepare(conv(channels, outs, math.isqrt(pixels), 3, 1), device))
-        for p in prepared * rounds:
-            p.timed.run(p.run)
-        best = [p.timed.cpu if device.target.kind == "software" else p.timed.wall for p in prepared]
-        for p in prepared:
-            p.session.close()
-        yield CostTable({key: {form: round(1e6 * t, 3) for form, t in zip(FORMS, best)}})
-
-
 def main() -> None:
     options = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     options.add_argument("--adapter", help="a part of the adapter's name")
@@ -107,7 +86,7 @@ def main() -> None:
     device = NativeDevice(adapter=args.adapter)
     table = CostTable()
     cases = [c for c in CASES if args.only in (None, c.family)]
-    for row in chain(measured(device, cases), winograd(device, cases)):
+    for row in measured(device, cases):
         table = table.merged(row)
         print(*row.dumps().splitlines()[3:-2], file=sys.stderr)
     device.close()

@@ -78,12 +78,12 @@ def label(kernel: Kernel) -> str:
     return ", ".join([*consts, *(t for t in textures if t[0] in "abwx")])
 
 
-def fastest(costs: Mapping[str, float], labels: Sequence[str], worth: float = WORTH) -> int:
-    """Which of the variants, in order of preference, comes first: the fastest, where it takes less than `worth` of the
+def fastest(costs: Mapping[str, float], labels: Sequence[str]) -> int:
+    """Which of the variants, in order of preference, comes first: the fastest, where it takes less than WORTH of the
     time of the first one that was measured."""
     measured = [i for i, name in enumerate(labels) if name in costs]
     best = min(measured, key=lambda i: costs[labels[i]], default=0)
-    return best if measured and costs[labels[best]] < worth * costs[labels[measured[0]]] else 0
+    return best if measured and costs[labels[best]] < WORTH * costs[labels[measured[0]]] else 0
 
 
 _used: ContextVar[CostTable | None] = ContextVar("costs", default=None)

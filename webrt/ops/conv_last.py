@@ -17,7 +17,6 @@ from webrt.ir import Node, Value
 from webrt.lowering import MAX_ITERATIONS, Builder, Variant, grid, require
 from webrt.ops.bands import Band, Names, bands
 from webrt.ops.conv_shared import BLOCK, shared
-from webrt.ops.conv_winograd import pays, winograd
 from webrt.ops.depthwise_last import depthwise_last
 from webrt.ops.loaders import epilogue4, in_fours, through_textures
 from webrt.ops.unfold import unfolded, unfolds
@@ -65,9 +64,6 @@ def conv_last(n: Node, b: Builder, epilogue: Epilogue = IDENTITY) -> None:
         return
     if group > 1 and (channels % 4 or outs // group % 4):
         raise UnsupportedOp(f"groups of {channels} and {outs // group} channels")
-    if group == 1 and pays(b, x, weights, (height, width), epilogue):
-        winograd(b, x, out, (weights, bias), (height, width), epilogue)
-        return
     if unfolds(channels, group, width.kernel):
         lines = weights.reshape(outs, channels, height.kernel, width.kernel)
         x, weights, width = unfolded(b, x, lines, height, width)
