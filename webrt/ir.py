@@ -199,7 +199,7 @@ class Graph:
     """A model in order of execution. `overridable` are initializers that are graph inputs too. `assumed`: sizes, as
     text, that are taken to be 0 (False) or not (True). `checks`: sizes that must not be 0, and what is wrong if so.
     `around`: the graph that a body stands in. `opener` opens control flow that only the run decides. `places`: the
-    provider that the caller wishes, by name of a node of the model."""
+    provider that the caller wishes, by name of a node of the model. `adapter`: the kind that the target is of."""
 
     nodes: list[Node]
     inputs: list[Value]
@@ -214,6 +214,7 @@ class Graph:
     opener: Opener | None = None
     bounds: Bounds = field(default_factory=Bounds)
     places: Mapping[str, str] = field(default_factory=dict)
+    adapter: str = "any"
 
     def users(self) -> dict[Value, list[Node]]:
         """Who reads each value (subgraphs' captures included)."""

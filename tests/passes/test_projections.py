@@ -7,6 +7,7 @@ import onnx
 import pytest
 
 from tests.passes.harness import Array, check, compiled, dispatches, ops, parse
+from webrt.target import PRESETS
 
 RNG = np.random.default_rng(5)
 SMALL: dict[str, Array] = {
@@ -77,6 +78,14 @@ def test_stay_apart(what: str) -> None:
         body = body.replace("perm=[0,2,1,3]", "perm=[0,1,2,3]").replace("perm=[0,2,3,1]", "perm=[0,1,3,2]")
     made = model(body, outputs=outputs, more=more)
     assert dispatches(compiled(made)) == dispatches(compiled(made, disabled={"join_projections"}))
+
+
+def test_large_queries_stay_apart_on_software_adapters() -> None:
+    large = model(inputs="float[16,128,16] x", outputs="float[16,128,24] y")
+    small = model(inputs="float[2,128,16] x", outputs="float[2,128,24] y")
+    check(large)
+    counts = [dispatches(compiled(m, target=PRESETS[name])) for m in (large, small) for name in ("lavapipe", "webgpu")]
+    assert counts == [3, 2, 2, 2]
 
 
 def test_only_where_attention_is_fused() -> None:

@@ -122,7 +122,7 @@ def _front_half(
     graph = frontend.load(model, options.known_inputs)
     graph.bounds, graph.assumed = bounds, options.assumed or {}
     free_dims.fix(graph, model, options)
-    graph.places = places.of(model, options.places)
+    graph.places, graph.adapter = places.of(model, options.places), options.target.kind
     _report(options, "normalize")
     opener = Bodies(options.runs) if "webgpu" in options.providers else None
     wanted = normalize.normalize(graph, structural, options.runs, trace, opener)

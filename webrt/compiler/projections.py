@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 import onnx
@@ -15,6 +15,7 @@ from webrt.compiler.packing import alike, joined
 from webrt.compiler.rewrite import Uses, is_plain_gemm, number
 from webrt.compiler.seen import through
 from webrt.ir import Graph, Node, Value, constant
+from webrt.ops.bands import BAND
 from webrt.ops.view import View, element_type
 from webrt.schemas import MS_DOMAIN
 
@@ -33,7 +34,7 @@ Array = np.ndarray[tuple[int, ...], np.dtype[np.generic]]
 @dataclass(frozen=True)
 class _Part:
     """x · matrix + bias, [K, N] and [N] or nothing, made by `nodes`. `matrix` is None where the first node holds it
-    packed."""
+    packed; `queries`: the attention reads it as those."""
 
     nodes: tuple[Node, ...]
     x: Value
@@ -41,23 +42,35 @@ class _Part:
     matrix: Array | None
     bias: Array | None
     out: Value
+    queries: bool = False
 
 
 def join_projections(graph: Graph) -> bool:
     """MatMul (or MatMulNBits) and Add, or Gemm, of one input with constants, read by one attention → one product, one
-    Add and a Split, which the attention reads through."""
+    Add and a Split, which the attention reads through. On software adapters large queries stay apart."""
     uses = Uses(graph)
     groups: dict[tuple[Value, T.DType, Node], list[_Part]] = {}
     for node in graph.nodes:
         part = _part(uses, node)
-        sink = _softmax(uses, part) if part is not None else None
+        sink = _sink(uses, part) if part is not None else None
         if part is not None and sink is not None:
-            groups.setdefault((part.x, element_type(part.out), sink), []).append(part)
-    found = [p for p in groups.values() if len(p) > 1 and _may_join(p)]
+            softmax, queries = sink
+            key = part.x, element_type(part.out), softmax
+            groups.setdefault(key, []).append(replace(part, queries=queries))
+    together = [_in_one_texture(graph, parts) for parts in groups.values()]
+    found = [p for p in together if len(p) > 1 and _may_join(p)]
     first = {parts[0].nodes[0]: _joined(uses, parts) for parts in found}
     gone = {n for parts in found for p in parts for n in p.nodes}
     graph.nodes[:] = [m for n in graph.nodes for m in (*first.get(n, ()), *(() if n in gone else (n,)))]
     return bool(found)
+
+
+def _in_one_texture(graph: Graph, parts: list[_Part]) -> list[_Part]:
+    """On a software adapter, where keys and values are copied to a texture with all that they are joined with, those
+    parts without queries if all are large; elsewhere all."""
+    size = D.prod((*parts[0].x.known_shape[:-1], sum(p.columns for p in parts)))
+    large = isinstance(size, int) and element_type(parts[0].out).nbytes(size) > BAND
+    return [p for p in parts if not p.queries] if graph.adapter == "software" and large else parts
 
 
 def _may_join(parts: Sequence[_Part]) -> bool:
@@ -110,8 +123,8 @@ def _bias(v: Value | None, columns: int) -> Array | None:
     return v.const.reshape(columns)
 
 
-def _softmax(uses: Uses, part: _Part) -> Node | None:
-    """The softmax of the attention that alone reads the projection, as queries, keys or values.
+def _sink(uses: Uses, part: _Part) -> tuple[Node, bool] | None:
+    """The softmax of the attention that alone reads the projection, and whether as queries, not as keys or values.
 
     None where what it reads could not be seen through the Split."""
     v, passed = part.out, list[Node]()
@@ -122,7 +135,8 @@ def _softmax(uses: Uses, part: _Part) -> Node | None:
         if node.op == "MatMul":
             if not _seen_through(part, passed, v):
                 return None
-            return (_before(node) if node.input(1) is v else None) or _after(uses, node.output())
+            softmax = (_before(node) if node.input(1) is v else None) or _after(uses, node.output())
+            return None if softmax is None else (softmax, node.input(0) is v)
         scaled = node.op in ("Mul", "Div") and any(number(x) is not None for x in node.given())
         if not (scaled or node.op in _MOVES) or len(node.outputs) != 1:
             return None

@@ -189,11 +189,12 @@ def _body(form: Form, tile: OnlineTile) -> tuple[str, dict[str, int | float], tu
 
 
 def _textures(form: Form, epilogue: Epilogue) -> dict[str, str]:
-    """Queries, keys and values; where a texture is all that is cheap, small operands of the logits as well."""
+    """Keys and values, not queries, which are read once; where a texture is all that is cheap, small operands of the
+    logits as well."""
     if form.loader == "buffer":
         return {}
     small = [name for name, v in epilogue.reads.items() if _is_small(v)] if form.loader == "storage" else []
-    return dict.fromkeys(["q", "k", "v", *small][:MOST_TEXTURES], form.loader)
+    return dict.fromkeys(["k", "v", *small][:MOST_TEXTURES], form.loader)
 
 
 def _is_small(v: Value) -> bool:
