@@ -56,7 +56,7 @@ def nowhere(m: onnx.ModelProto) -> None:
 
 def reversed_chain(count: int) -> onnx.ModelProto:
     """A chain of so many nodes, last one first."""
-    nodes = [helper.make_node("Relu", [f"v{i}"], [f"v{i + 1}"]) for i in range(count)]
+    nodes = [helper.make_node("Tanh", [f"v{i}"], [f"v{i + 1}"]) for i in range(count)]
     infos = [helper.make_tensor_value_info(n, TensorProto.FLOAT, [1]) for n in ("v0", f"v{count}")]
     graph = helper.make_graph(nodes[::-1], "chain", infos[:1], infos[1:])
     return helper.make_model(graph, opset_imports=[helper.make_opsetid("", 21)], ir_version=10)
