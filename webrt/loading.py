@@ -107,7 +107,7 @@ class Loader:
 
     def report(self, plan: Plan) -> None:
         """One line on who runs what; a warning where a preferred provider did not take every node."""
-        counts = Counter(p.provider for p in plan.placement)
+        counts = Counter(str(p.provider) for p in plan.placement)
         text = ", ".join(f"{counted(n, 'node')} on {k}" for k, n in counts.items()) or "no nodes"
         reasons = Counter(f"{p.op}: {p.reason}" for p in plan.placement if p.how == "host")
         if reasons:

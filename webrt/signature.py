@@ -6,6 +6,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
+from webrt.errors import PlanError
 from webrt.plan import Plan, ValueInfo
 from webrt.runtime.sizes import size_text
 
@@ -59,12 +60,19 @@ class Signature:
 
 
 def of_plan(plan: Plan) -> Signature:
-    """The signature that a plan carries. Sequences, maps and optionals have the type "" there."""
-    overridable = [
-        NodeArg(o["name"], tensor_type(o["dtype"]), list(o["shape"])) for o in plan.meta.get("overridable", ())
-    ]
-    inputs = [_arg(plan, v) for v in plan.inputs]
-    return Signature(inputs, [_arg(plan, v) for v in plan.outputs], overridable, _metadata(plan.meta))
+    """The signature that a plan carries. Sequences, maps and optionals have the type "" there.
+
+    Raises PlanError for what is none: it is read before the plan is validated.
+    """
+    try:
+        overridable = [
+            NodeArg(o["name"], tensor_type(o["dtype"]), list(o["shape"])) for o in plan.meta.get("overridable", ())
+        ]
+        inputs = [_arg(plan, v) for v in plan.inputs]
+        return Signature(inputs, [_arg(plan, v) for v in plan.outputs], overridable, _metadata(plan.meta))
+    except (AttributeError, LookupError, RecursionError, TypeError, ValueError) as e:
+        what = f"its inputs, outputs or metadata: {type(e).__name__}: {e}"
+        raise PlanError(f"the plan is damaged ({what}); compile the model again") from e
 
 
 def of_graph(graph: Graph) -> Signature:

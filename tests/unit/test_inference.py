@@ -9,6 +9,7 @@ import subprocess
 import sys
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -19,8 +20,9 @@ import onnx.parser
 import pytest
 
 import webrt
-from webrt import variants
+from webrt import planfile, variants
 from webrt.options import CPU, WEBGPU
+from webrt.plan import PlacedNode
 from webrt.runtime import devices
 from webrt.runtime.native import NativeDevice
 from webrt.runtime.null import NullDevice
@@ -324,6 +326,35 @@ def test_bad_files(data: bytes, error: type[Exception], tmp_path: Path) -> None:
         webrt.InferenceSession(tmp_path / "nowhere.onnx")
     with pytest.raises(webrt.PlanError, match="nowhere"):
         webrt.InferenceSession(tmp_path / "nowhere.webrt")
+
+
+def test_errors_name_the_file_and_the_node(tmp_path: Path) -> None:
+    path = tmp_path / "empty.onnx"
+    path.write_bytes(onnx.ModelProto(producer_name="tests").SerializeToString())
+    with pytest.raises(webrt.InvalidModel, match=r"empty\.onnx is no ONNX model: it has no graph"):
+        webrt.InferenceSession(path)
+    model = onnx.parser.parse_model(HEAD + "(float[N] x) => (float[N] y) { y = Foo(x) }")
+    model.graph.node[0].name = "my foo"
+    with pytest.raises(webrt.UnsupportedOp, match=r"Foo, node 'my foo': ONNX has no such operator at opset 17"):
+        webrt.InferenceSession(model)
+
+
+@pytest.mark.parametrize(
+    "damage",
+    [
+        {"meta": {"overridable": 7}},
+        {"meta": {"custom_metadata_map": 1.5}},
+        {"meta": {"version": None}},
+        {"meta": None},
+        {"dims": ()},
+        {"placement": (PlacedNode("n", "Relu", {}, "kernel"),)},  # type: ignore[arg-type]
+    ],
+)
+def test_a_plan_damaged_where_a_session_reads_it_first(damage: dict[str, Any]) -> None:
+    plan = webrt.compile_model(onnx.parser.parse_model(BIAS))
+    data = planfile.dump(replace(plan, **damage))
+    with pytest.raises(webrt.PlanError):
+        webrt.InferenceSession(data)
 
 
 def python(code: str, *args: str) -> str:

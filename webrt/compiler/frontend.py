@@ -48,20 +48,21 @@ def read_model(
 
     Raises InvalidModel or ExternalDataError, and ModelError where its data is more than `bounds` allow."""
     bounds = bounds or Bounds()
+    name = "the model"
     if isinstance(source, onnx.ModelProto):
         precheck.check(source)
         model = onnx.ModelProto()
         model.CopyFrom(source)
         folder = None
     elif isinstance(source, (bytes, bytearray, memoryview)):
-        model, folder = _parse(bytes(source), "the model"), None
+        model, folder = _parse(bytes(source), name), None
     else:
         if not isinstance(source, (str, os.PathLike)):
             raise InvalidModel(f"a model is a path, bytes or a ModelProto; a {type(source).__name__} was given")
-        path = Path(source)
-        model, folder = _parse(model_bytes(path, bounds.left), str(path)), path.parent
+        path, name = Path(source), str(source)
+        model, folder = _parse(model_bytes(path, bounds.left), name), path.parent
     if not model.HasField("graph"):
-        raise InvalidModel("not an ONNX model: it has no graph")
+        raise InvalidModel(f"{name} is no ONNX model: it has no graph")
     precheck.check(model)
     predict.take(model, bounds)
     external.resolve(
@@ -89,7 +90,9 @@ def check(model: onnx.ModelProto) -> None:
         message = str(e).strip().splitlines()[0]
         missing = re.search(r"No Op registered for (\S+)", message)
         if missing:
-            raise UnsupportedOp(f"ONNX has no such operator at opset {version}: {message}", op=missing.group(1)) from e
+            node = re.search(r"Bad node spec for node\. Name: (.*) OpType: ", str(e))
+            what = f"ONNX has no such operator at opset {version}: {message}"
+            raise UnsupportedOp(what, op=missing.group(1), node=node.group(1) if node else "") from e
         raise InvalidModel(f"onnx's checker refuses the model: {message}") from e
 
 
