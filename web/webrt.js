@@ -105,7 +105,7 @@ export class InferenceSession {
    * `timeout` (seconds), as for `Session.run`. Returns { name: Tensor }.
    */
   async run(feeds, fetches, { signal, timeout } = {}) {
-    const given = Object.entries(feeds).map(([name, t]) => [name, t instanceof Tensor ? t.feed : t]);
+    const given = Object.entries(feeds ?? {}).map(([name, t]) => [name, t instanceof Tensor ? t.feed : t]);
     const where = this.#location;
     const plain = (at) => (at === "gpu-buffer" ? "gpu" : at);
     const location = typeof where === "string" ? plain(where)

@@ -149,7 +149,7 @@ export class Choices {
       if (applies) break;
     }
     if (found.length) return found;
-    throw new TargetError(`no alternative of ${this.name(step)} runs here: ${reasons.join("; ")}`);
+    throw new TargetError(`no alternative of ${this.name(step)} runs here: ${[...new Set(reasons)].join("; ")}`);
   }
 
   /** Whether an alternative's condition holds and its textures fit the target; null while that is not known. */

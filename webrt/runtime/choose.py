@@ -150,7 +150,7 @@ class Choices:
             if applies:
                 break
         if not found:
-            raise TargetError(f"no alternative of {self._name(step)} runs here: {'; '.join(reasons)}")
+            raise TargetError(f"no alternative of {self._name(step)} runs here: {'; '.join(dict.fromkeys(reasons))}")
         return found
 
     def _applies(self, step: Dispatch, alternative: int, values: Sequence[int | None]) -> bool | None:
