@@ -14,23 +14,21 @@ import time
 from collections.abc import Callable
 from typing import Any
 
-from benchmarks.memory import fixed_plan
+from benchmarks.memory import sizes_of
 from benchmarks.models import Model, add_arguments, chosen, print_ratios
-from webrt.host import CpuProvider
 from webrt.inference import InferenceSession
-from webrt.runtime.native import NativeDevice
-from webrt.runtime.session import Session
+from webrt.options import SessionOptions
 
 
 def measure(model: Model, repeat: int) -> dict[str, Any]:
     """One model's row: medians in seconds of wall and of CPU time, and of the pairs' ratios (above 1: free sizes are
     slower)."""
-    device = NativeDevice()
-    plan = fixed_plan(model, device)
-    fed = {v.name for v in plan.inputs}
-    feeds = {name: a for name, a in model.feeds.items() if name in fed}
-    with Session(plan, device, CpuProvider()) as fixed, InferenceSession(str(model.path)) as free:
-        runs: list[Callable[[], Any]] = [lambda: free.run(None, dict(model.feeds)), lambda: fixed.run(None, feeds)]
+    options = SessionOptions()
+    for name, size in sizes_of(model).items():
+        options.add_free_dimension_override_by_name(name, size)
+    path, feeds = str(model.path), dict(model.feeds)
+    with InferenceSession(path) as free, InferenceSession(path, options) as fixed:
+        runs: list[Callable[[], Any]] = [lambda: free.run(None, feeds), lambda: fixed.run(None, feeds)]
         for run in runs * 2:
             run()
         pairs = [[_seconds(run) for run in runs] for _ in range(repeat)]
