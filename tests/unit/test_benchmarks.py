@@ -9,9 +9,10 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
+import onnx
 import pytest
 
-from benchmarks import compare, fetch, fits, host_cost, linear, make_models, rivals, streaming, tables
+from benchmarks import compare, fetch, fits, host_cost, linear, make_models, rivals, streaming, symbolic, tables
 from benchmarks.models import Model
 from tests.kernels.harness import device as shared_device
 from webrt.cli.progress import Bars
@@ -145,6 +146,15 @@ def test_the_plans_of_benchmarks_run() -> None:
         assert out[0] == 4
     found = host_cost.line({10: [0, 0, 0, 30, 30], 110: [0, 0, 0, 330, 330]})
     assert found["each_us"] == 3 and found["fixed_us"] == 0 and found["run_us"] == 330
+
+
+def test_free_and_fixed_sizes_run_in_turn(tmp_path: Path) -> None:
+    graph = '<ir_version: 8, opset_import: ["" : 17]> g (float[n, 4] x) => (float[n, 4] y) { y = Relu(x) }'
+    path = tmp_path / "m.onnx"
+    onnx.save(onnx.parser.parse_model(graph), path)
+    row = symbolic.measure(Model("m", path, {"x": np.ones((3, 4), np.float32)}), 2)
+    assert {"free", "fixed", "ratio", "cpu_free", "cpu_fixed", "cpu_ratio"} < row.keys()
+    assert row["model"] == "m" and row["ratio"] > 0 and row["cpu_free"] >= 0
 
 
 def test_fits_give_back_the_line_and_the_power() -> None:
