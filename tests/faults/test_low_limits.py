@@ -65,7 +65,8 @@ def low(text: str) -> webrt.InferenceSession:
 
 
 @pytest.mark.parametrize(
-    ("text", "feeds"), [network(1, 8), network(2, 24), attention(2, 40), attention(1, 200), attention(4, 400), many(1000)]
+    ("text", "feeds"),
+    [network(1, 8), network(2, 24), attention(2, 40), attention(1, 200), attention(4, 400), many(1000)],
 )
 def test_right_within_the_least_limits(text: str, feeds: dict[str, Array]) -> None:
     with low(text) as session, webrt.InferenceSession(model(text), None, [CPU]) as oracle:

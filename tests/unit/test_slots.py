@@ -11,6 +11,7 @@ from hypothesis import strategies as st
 
 from webrt import dims as D
 from webrt.compiler import slots
+from webrt.compiler.neighbours import side_by_side
 from webrt.compiler.slots import Assignment, Tenant
 
 
@@ -51,6 +52,57 @@ def test_other_orders_need_fewer_bytes() -> None:
 def test_many_tenants_are_placed_in_order_only() -> None:
     many = [Tenant(16, i, i, "a", 16) for i in range(slots.MOST_BY_SIZE + 1)]
     assert len(slots.share(many)) == 1
+
+
+@st.composite
+def neighbours(draw: st.DrawFn) -> list[Tenant]:
+    """Tenants of known sizes, some of which want a slot for themselves, some of which are apart from some."""
+    spans = sorted(draw(st.lists(st.tuples(st.integers(0, 20), st.integers(0, 8)), min_size=1, max_size=24)))
+    sizes = [16 * draw(st.integers(1, 99)) for _ in spans]
+    pairs = st.tuples(*[st.integers(0, len(spans) - 1)] * 2)
+    apart = {pair for a, b in draw(st.lists(pairs, max_size=20)) if a != b for pair in ((a, b), (b, a))}
+    alone = [draw(st.integers(0, 5)) == 0 for _ in spans]
+    return [
+        Tenant(size, first, first + length, "ab"[k % 7 == 0], size, alone[k], frozenset(b for a, b in apart if a == k))
+        for k, (size, (first, length)) in enumerate(zip(sizes, spans))
+    ]
+
+
+@given(neighbours(), st.sampled_from([1024, 4096, 1 << 20]))
+def test_neighbours_never_share_a_byte(given_tenants: list[Tenant], limit: int) -> None:
+    in_turn = slots.share(given_tenants)
+    made, starts = side_by_side(given_tenants, in_turn, limit)
+    assert sorted(k for _, held in made for k in held) == list(range(len(given_tenants)))
+    assert total(made) <= total(in_turn)
+    for slot, held in made:
+        assert len({given_tenants[k].kind for k in held}) == 1
+        for k in held:
+            at, tenant = starts.get(k, 0), given_tenants[k]
+            assert at % 256 == 0 and at + tenant.typical <= slot.typical
+            assert at == 0 or (at + tenant.typical <= limit and not tenant.alone)
+        for i, j in itertools.combinations(held, 2):
+            a, b = given_tenants[i], given_tenants[j]
+            if a.first <= b.last and b.first <= a.last:
+                x, y = starts[i], starts[j]
+                assert x + a.typical <= y or y + b.typical <= x
+                assert not a.alone and not b.alone and j not in a.apart
+
+
+def test_a_large_slot_has_room_for_two_small_tensors() -> None:
+    spans = [(1024, 0, 1), (1024, 1, 2), (512, 2, 5), (512, 3, 5), (512, 4, 5), (512, 4, 5)]
+    apart = [{1}, {0, 2}, {1}, set[int](), set[int](), set[int]()]
+    six = [Tenant(size, *span, "a", size, False, frozenset(apart[k])) for k, (size, *span) in enumerate(spans)]
+    in_turn = slots.share(six)
+    made, starts = side_by_side(six, in_turn, 1 << 20)
+    assert (total(in_turn), total(made)) == (3072, 2048)
+    assert sorted(starts.values()) == [0, 0, 0, 0, 512, 512]
+    free = [Tenant(D.mul(D.var("n"), 16), *span, "a", size, False) for size, *span in spans]
+    assert side_by_side(free, in_turn, 1 << 20) == (in_turn, {})
+
+
+def test_what_is_larger_than_a_binding_has_no_neighbours() -> None:
+    pair = [Tenant(2048, 0, 3, "a", 2048, False), Tenant(2048, 2, 5, "a", 2048, False)]
+    assert total(side_by_side(pair, slots.share(pair), 1024)[0]) == 4096
 
 
 def check(made: Assignment, given_tenants: Sequence[Tenant]) -> None:

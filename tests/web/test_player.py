@@ -13,12 +13,13 @@ import pytest
 from onnx import parser
 
 from tests.kernels.harness import device
+from tests.passes.test_shared_slots import graph as network
 from tests.plans import TABLE, damaged, edited
 from tests.textured import expected, textured_plan
 from tests.web.driver import Player
 from webrt.compiler.compile import compile_model
 from webrt.errors import InputError, PlanError, ShapeError
-from webrt.plan import Copy, Plan
+from webrt.plan import Copy, Dispatch, Plan
 from webrt.planfile import save
 from webrt.planjson import plan_from_json
 from webrt.runtime.session import Session
@@ -131,6 +132,18 @@ def test_parts_of_a_slot(player: Player) -> None:
     session = player.load(plan)
     for n in (1, 3, 64):
         feeds = {"x": values(n, 64, seed=n), "z": values(n, 64, seed=n + 1), "s": values(2, n, 64, seed=n + 2)}
+        same(session.run(feeds), native(plan, feeds))
+    session.release()
+
+
+def test_tensors_side_by_side_in_a_slot(player: Player) -> None:
+    """Bound from their first byte on, in a run after another, too."""
+    plan = compile_model(network(27, free=False))
+    starts = [offset for s in plan.steps if isinstance(s, Dispatch) for p, _, offset, _ in s.bindings if p[0] == "s"]
+    assert any(isinstance(offset, int) and offset > 0 for offset in starts)
+    session = player.load(plan)
+    for seed in (1, 2):
+        feeds = {v.name: values(*map(int, v.shape or ()), seed=seed) for v in plan.inputs if v.constant is None}
         same(session.run(feeds), native(plan, feeds))
     session.release()
 

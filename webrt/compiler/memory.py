@@ -16,10 +16,12 @@ from typing import TypeAlias
 from webrt import dims as D
 from webrt.compiler.body import Control
 from webrt.compiler.lower import HostNode, Item, Step, alias_roots, last_uses, part_starts, reads, writes
+from webrt.compiler.neighbours import side_by_side
 from webrt.compiler.slots import Tenant, most_at_once, share, typical
 from webrt.dims import Dim
 from webrt.dtypes import DType
 from webrt.ir import Graph, Value
+from webrt.lowering import Alias, CopyBytes, Launch
 from webrt.plan import Place
 
 ALIGN = 16
@@ -29,7 +31,8 @@ Kind: TypeAlias = tuple[bool, frozenset[str]]
 @dataclass
 class Memory:
     """`roots`: alias → the value whose bytes it is; `starts`: of a part of it, the byte that it starts at. `places`:
-    of each root that has bytes on the device. `tenants`: the sizes in bytes that each slot has to hold, `later` those
+    of each root that has bytes on the device; `offsets`: where in them it starts, of those that have neighbours there.
+    `tenants`: the sizes in bytes that each slot has to hold, `later` those
     that it holds after the input that had it first (none where it was no input's); `labels`: whose it was first.
     `constants`: those on the device, in order of first use. `limit`: bytes of one binding. `early`: variables that the
     feeds bind, before any step. `live`: bytes of the tensors that are needed at one time, where that is most; None
@@ -40,6 +43,7 @@ class Memory:
     roots: dict[Value, Value]
     starts: dict[Value, Dim] = field(default_factory=dict)
     places: dict[Value, Place] = field(default_factory=dict)
+    offsets: dict[Value, int] = field(default_factory=dict)
     tenants: list[list[Dim]] = field(default_factory=list)
     later: list[list[Dim]] = field(default_factory=list)
     labels: list[str] = field(default_factory=list)
@@ -55,11 +59,11 @@ class Memory:
 
     def start(self, value: Value) -> Dim:
         """The byte of its place that the value starts at."""
-        return self.starts.get(value, 0)
+        return D.add(self.starts.get(value, 0), self.offsets.get(self.root(value), 0))
 
     def bound(self, value: Value) -> Dim:
         """How many bytes of its place a kernel binds for it: 0 for all of them."""
-        return slot_size(value) if value in self.starts else 0
+        return slot_size(value) if value in self.starts or self.root(value) in self.offsets else 0
 
     @property
     def slots(self) -> list[Dim]:
@@ -99,8 +103,11 @@ def _assign(
         last.update(dict.fromkeys(fed, len(items)))
     tenants = _tenants(fed, values, items, last, memory)
     memory.live = _largest_live(tenants)
-    for slot, held in share(tenants):
-        later = [tenants[k].size for k in held if k >= len(fed)] if min(held) < len(fed) else []
+    slots, starts = side_by_side(tenants, share(tenants), limit if kept is None else 0)
+    memory.offsets = {values[k]: at for k, at in starts.items()}
+    for slot, held in slots:
+        follow = [k for k in held if k >= len(fed)] if min(held) < len(fed) else []
+        later = [D.add(starts.get(k, 0), tenants[k].size) for k in follow]
         place = _new_slot(memory, slot.sizes, later, values[min(held)].name)
         memory.places.update((values[k], place) for k in held)
     return memory
@@ -162,10 +169,32 @@ def _tenants(
     for i, item in enumerate(items):
         for v in writes(item.step):
             first.setdefault(memory.root(v), i)
-    sizes = {v: slot_size(v) for v in values}
-    return [
-        Tenant(size, first[v], last.get(v, len(items)), memory.kind(size), typical(size)) for v, size in sizes.items()
-    ]
+    index = {v: k for k, v in enumerate(values)}
+    alone, apart = _company(items, index, memory)
+    made = []
+    for k, v in enumerate(values):
+        size, end = slot_size(v), last.get(v, len(items))
+        single = v in fed or end == len(items) or k in alone
+        made.append(Tenant(size, first[v], end, memory.kind(size), typical(size), single, frozenset(apart[k])))
+    return made
+
+
+def _company(items: Sequence[Item], index: Mapping[Value, int], memory: Memory) -> tuple[set[int], list[set[int]]]:
+    """The tensors that others than kernels and copies touch; and of each one those that a step touches together with
+    it, where it writes one of the two."""
+    alone: set[int] = set()
+    apart: list[set[int]] = [set() for _ in index]
+    for step in (item.step for item in items if not isinstance(item.step, Alias)):
+        written = {index[r] for v in writes(step) if (r := memory.root(v)) in index}
+        touched = written | {index[r] for v in reads(step) if (r := memory.root(v)) in index}
+        if not isinstance(step, (Launch, CopyBytes)):
+            alone |= touched
+            continue
+        for k in written:
+            apart[k] |= touched - {k}
+        for k in touched - written:
+            apart[k] |= written
+    return alone, apart
 
 
 def _largest_live(tenants: Sequence[Tenant]) -> int | None:

@@ -34,13 +34,16 @@ MOST_PLACED = 12_000
 
 @dataclass(frozen=True)
 class Tenant:
-    """A tensor of `size` bytes, used from step `first` to step `last`. Tenants of one `kind` may share a slot."""
+    """A tensor of `size` bytes, used from step `first` to step `last`. Tenants of one `kind` may share a slot; at one
+    time those that are not `alone` and are not `apart` (their indices)."""
 
     size: Dim
     first: int
     last: int
     kind: Hashable
     typical: int
+    alone: bool = True
+    apart: frozenset[int] = frozenset()
 
 
 @dataclass
@@ -90,19 +93,19 @@ def most_at_once(sizes: Iterable[tuple[int, int, int]]) -> int:
 
 def by_size(tenants: Sequence[Tenant]) -> Assignment:
     """The largest first, into the slot of its kind that is idle for the shortest time before or after it."""
-    return _held(tenants, _placed(tenants, _largest_first(tenants)))
+    return _held(tenants, _placed(tenants, largest_first(tenants)))
 
 
 def searched(tenants: Sequence[Tenant]) -> Assignment:
     """By size, and then in orders that differ from the best one so far in where a few tenants stand."""
     draw = random.Random(0)
-    order = _largest_first(tenants)
+    order = largest_first(tenants)
     best = _placed(tenants, order)
     least = most_at_once((t.typical, t.first, t.last) for t in tenants)
     for _ in range(min(MOST_ORDERS, MOST_PLACED // max(1, len(tenants)))):
         if _bytes(best) <= least:
             break
-        other = _shuffled(order, draw)
+        other = shuffled(order, draw)
         found = _placed(tenants, other)
         if _bytes(found) <= _bytes(best):
             best, order = found, other
@@ -140,11 +143,12 @@ def _placed(tenants: Sequence[Tenant], order: Iterable[int]) -> list[_Place]:
     return made
 
 
-def _largest_first(tenants: Sequence[Tenant]) -> list[int]:
+def largest_first(tenants: Sequence[Tenant]) -> list[int]:
+    """The indices of the tenants, by size."""
     return sorted(range(len(tenants)), key=lambda i: (-tenants[i].typical, i))
 
 
-def _shuffled(order: Sequence[int], draw: random.Random) -> list[int]:
+def shuffled(order: Sequence[int], draw: random.Random) -> list[int]:
     """The order with one tenant elsewhere, most likely at the front, or with three a little further to the front."""
     made = list(order)
     if draw.random() < 0.5:
