@@ -7,8 +7,9 @@ from dataclasses import dataclass, replace
 
 from webrt.compiler.lower import reads
 from webrt.compiler.partition import Placed
+from webrt.errors import UnsupportedOp, UnsupportedType
 from webrt.ir import Node, Value
-from webrt.lowering import Builder, Elementwise
+from webrt.lowering import Builder, Elementwise, find
 from webrt.target import Target
 
 
@@ -76,6 +77,17 @@ class Lines:
         made = {v for p in [*parts, root] for v in p.node.outputs if v is not None}
         for v in {v for step in builder.steps for v in reads(step)} - made:
             self.readers.setdefault(v, set()).add(last)
+
+    def become(self, last: int, others: Sequence[int], node: Node, steps: int | None = None) -> None:
+        """Lines `others` and `last` are this one node, where its operator takes it (in so many steps, if given)."""
+        op, builder = find(node.domain, node.op_type, node.opset), Builder(self.target, f"{last}.{node.op_type}")
+        try:
+            if op is not None:
+                op.lower(node, builder)
+        except (UnsupportedOp, UnsupportedType):
+            return
+        if op is not None and (steps is None or len(builder.steps) == steps):
+            self.merge(last, others, builder, node)
 
     def reading(self, node: Node, builder: Builder) -> Node:
         """The node with what the builder's steps read as its inputs."""

@@ -7,11 +7,10 @@ touches (inputs, outputs, the host, bodies) has its slot for itself, from the fi
 
 from __future__ import annotations
 
-import random
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 
-from webrt.compiler.slots import Assignment, Shared, Tenant, largest_first, most_at_once, shuffled
+from webrt.compiler.slots import Assignment, Shared, Tenant, best_found, most_at_once, total_bytes
 from webrt.lowering import WINDOW_ALIGN
 
 MOST_TENANTS = 512
@@ -61,17 +60,8 @@ def side_by_side(tenants: Sequence[Tenant], slots: Assignment, limit: int) -> tu
     least = most_at_once((t.typical, t.first, t.last) for t in tenants)
     if least > WORTH * in_turn:
         return slots, {}
-    order = largest_first(tenants)
-    best = _placed(tenants, order, limit)
-    draw = random.Random(0)
-    for _ in range(min(MOST_ORDERS, MOST_PLACED // max(1, len(tenants)))):
-        if _bytes(best) <= least:
-            break
-        other = shuffled(order, draw)
-        found = _placed(tenants, other, limit)
-        if _bytes(found) <= _bytes(best):
-            best, order = found, other
-    return _assigned(best) if _bytes(best) <= WORTH * in_turn else (slots, {})
+    best = best_found(tenants, lambda order: _placed(tenants, order, limit), MOST_ORDERS, MOST_PLACED)
+    return _assigned(best) if total_bytes(best) <= WORTH * in_turn else (slots, {})
 
 
 def _placed(tenants: Sequence[Tenant], order: Iterable[int], limit: int) -> list[_Slot]:
@@ -86,10 +76,6 @@ def _placed(tenants: Sequence[Tenant], order: Iterable[int], limit: int) -> list
         at, k = min(found)[2:] if found else (0, -1)
         same[k].hold(i, at)
     return [slot for same in made.values() for slot in same]
-
-
-def _bytes(slots: Iterable[_Slot]) -> int:
-    return sum(slot.size for slot in slots)
 
 
 def _assigned(slots: Iterable[_Slot]) -> tuple[Assignment, Mapping[int, int]]:

@@ -9,13 +9,12 @@ import numpy as np
 import onnx
 
 from webrt import dtypes as T
-from webrt import lowering
 from webrt.compiler.lines import Lines
 from webrt.compiler.rewrite import number
 from webrt.compiler.softmaxes import fuse_softmax
-from webrt.errors import NotConstant, UnsupportedOp, UnsupportedType
+from webrt.errors import NotConstant
 from webrt.ir import Node, Value, constant
-from webrt.lowering import Builder, normalize_axis
+from webrt.lowering import normalize_axis
 
 NORMS = ("LayerNormalization", "RMSNormalization", "Softmax")
 """What is found."""
@@ -219,13 +218,7 @@ def _rewrite(lines: Lines, norm: Norm) -> None:
     inputs = [norm.x, scale, *([norm.bias] if norm.bias else [])]
     root = lines.placed[last].node
     node = Node(name, "", root.name, [*inputs], [norm.result], opset, attrs, [], root.sources)
-    op, builder = lowering.find("", name, opset), Builder(lines.target, f"{last}.{name}")
-    try:
-        if op is not None:
-            op.lower(node, builder)
-            lines.merge(last, others, builder, node)
-    except (UnsupportedOp, UnsupportedType):
-        return
+    lines.become(last, others, node)
 
 
 def _ones(norm: Norm) -> Value | None:

@@ -4,11 +4,9 @@ from __future__ import annotations
 
 import onnx
 
-from webrt import lowering
 from webrt.compiler.lines import Lines
-from webrt.errors import UnsupportedOp, UnsupportedType
 from webrt.ir import Node
-from webrt.lowering import Builder, normalize_axis
+from webrt.lowering import normalize_axis
 from webrt.schemas import MS_DOMAIN
 
 SKIPS = {
@@ -35,14 +33,7 @@ def _merge(lines: Lines, last: int, norm: Node) -> None:
         return
     stored = not lines.only_for(total, {last})
     node = _skip(lines.placed[i].node, norm, stored)
-    op, builder = lowering.find(MS_DOMAIN, node.op_type, 1), Builder(lines.target, f"{last}.{node.op_type}")
-    try:
-        if op is not None:
-            op.lower(node, builder)
-    except (UnsupportedOp, UnsupportedType):
-        return
-    if len(builder.steps) == 1:
-        lines.merge(last, [i], builder, node)
+    lines.become(last, [i], node, steps=1)
 
 
 def _is_last(norm: Node) -> bool:

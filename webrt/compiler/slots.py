@@ -13,7 +13,7 @@ from collections import Counter
 from collections.abc import Callable, Hashable, Iterable, Sequence
 from dataclasses import dataclass, field
 from itertools import accumulate, islice
-from typing import TypeAlias
+from typing import Protocol, TypeAlias, TypeVar
 
 from webrt import dims as D
 from webrt.dims import Dim
@@ -93,23 +93,40 @@ def most_at_once(sizes: Iterable[tuple[int, int, int]]) -> int:
 
 def by_size(tenants: Sequence[Tenant]) -> Assignment:
     """The largest first, into the slot of its kind that is idle for the shortest time before or after it."""
-    return _held(tenants, _placed(tenants, largest_first(tenants)))
+    return _held(tenants, _placed(tenants, _largest_first(tenants)))
 
 
 def searched(tenants: Sequence[Tenant]) -> Assignment:
     """By size, and then in orders that differ from the best one so far in where a few tenants stand."""
+    return _held(tenants, best_found(tenants, lambda order: _placed(tenants, order), MOST_ORDERS, MOST_PLACED))
+
+
+class Sized(Protocol):
+    """A slot while orders are compared."""
+
+    size: int
+
+
+S = TypeVar("S", bound=Sized)
+
+
+def best_found(
+    tenants: Sequence[Tenant], place: Callable[[Sequence[int]], list[S]], most_orders: int, most_placed: int
+) -> list[S]:
+    """What `place` makes of the order by size, or of one near it that needs fewer bytes; so many orders are tried at
+    most, and so many tenants placed."""
     draw = random.Random(0)
-    order = largest_first(tenants)
-    best = _placed(tenants, order)
+    order = _largest_first(tenants)
+    best = place(order)
     least = most_at_once((t.typical, t.first, t.last) for t in tenants)
-    for _ in range(min(MOST_ORDERS, MOST_PLACED // max(1, len(tenants)))):
-        if _bytes(best) <= least:
+    for _ in range(min(most_orders, most_placed // max(1, len(tenants)))):
+        if total_bytes(best) <= least:
             break
-        other = shuffled(order, draw)
-        found = _placed(tenants, other)
-        if _bytes(found) <= _bytes(best):
+        other = _shuffled(order, draw)
+        found = place(other)
+        if total_bytes(found) <= total_bytes(best):
             best, order = found, other
-    return _held(tenants, best)
+    return best
 
 
 @dataclass
@@ -143,12 +160,11 @@ def _placed(tenants: Sequence[Tenant], order: Iterable[int]) -> list[_Place]:
     return made
 
 
-def largest_first(tenants: Sequence[Tenant]) -> list[int]:
-    """The indices of the tenants, by size."""
+def _largest_first(tenants: Sequence[Tenant]) -> list[int]:
     return sorted(range(len(tenants)), key=lambda i: (-tenants[i].typical, i))
 
 
-def shuffled(order: Sequence[int], draw: random.Random) -> list[int]:
+def _shuffled(order: Sequence[int], draw: random.Random) -> list[int]:
     """The order with one tenant elsewhere, most likely at the front, or with three a little further to the front."""
     made = list(order)
     if draw.random() < 0.5:
@@ -161,7 +177,8 @@ def shuffled(order: Sequence[int], draw: random.Random) -> list[int]:
     return made
 
 
-def _bytes(places: Iterable[_Place]) -> int:
+def total_bytes(places: Iterable[Sized]) -> int:
+    """The bytes of all these slots."""
     return sum(place.size for place in places)
 
 

@@ -5,11 +5,9 @@ from __future__ import annotations
 import onnx
 
 from webrt import dtypes as T
-from webrt import lowering
 from webrt.compiler.lines import Lines
-from webrt.errors import NotConstant, UnsupportedOp, UnsupportedType
+from webrt.errors import NotConstant
 from webrt.ir import Node, Value
-from webrt.lowering import Builder
 from webrt.ops.reduce import reduced_axes
 
 OPSET = 13
@@ -47,10 +45,4 @@ def _rewrite(lines: Lines, root: Node, x: Value, axis: int, values: list[Value])
         return
     attrs = {"axis": onnx.helper.make_attribute("axis", axis)}
     node = Node("Softmax", "", root.name, [x], [root.output()], OPSET, attrs, [], root.sources)
-    op, builder = lowering.find("", "Softmax", OPSET), Builder(lines.target, f"{last}.Softmax")
-    try:
-        if op is not None:
-            op.lower(node, builder)
-            lines.merge(last, others, builder, node)
-    except (UnsupportedOp, UnsupportedType):
-        return
+    lines.become(last, others, node)
