@@ -56,6 +56,7 @@ class Loader:
         self._device_options: Mapping[str, Any] = {}
         self._tuning_options: Mapping[str, Any] = {}
         self.tuning: Tuning | None = None
+        self._no_device: NoAdapter | None = None
         for line in options.warnings():
             self._log(logging.WARNING, line)
         self.providers = self._choose(asked)
@@ -64,7 +65,8 @@ class Loader:
         self._host: HostProvider | None = None
 
     def load(self, source: Any) -> Loaded:
-        """Reads a `.webrt` plan, or reads and compiles a model. Raises ModelError, PlanError and PlacementError."""
+        """Reads a `.webrt` plan, or reads and compiles a model. Raises ModelError, PlanError and PlacementError, and
+        NoAdapter for a plan with kernels where there is no device."""
         if not is_plan(source):
             parts.need("webrt.compiler", "compiling a model")
         loaded = self._load_plan(source) if is_plan(source) else self._load_model(source)
@@ -129,7 +131,7 @@ class Loader:
         except NoAdapter as e:
             if CPU not in names:
                 raise
-            self._log(logging.WARNING if asked else logging.INFO, f"{e.what}; everything runs on the CPU")
+            self._no_device = e
             return [p for p in wanted if p.name == CPU]
         return wanted
 
@@ -139,7 +141,8 @@ class Loader:
         if len(steps) < len(plan.steps) and self._asked and WEBGPU not in [p.name for p in self._asked]:
             raise PlacementError(f"the plan's kernels need {WEBGPU}; add it to the providers, or load the .onnx")
         if len(steps) < len(plan.steps) and isinstance(self.device, NullDevice) and not self.compile_only:
-            self.device = devices.open_device({})
+            self.device = self._device_of_plan()
+        self._tell_of_no_device()
         if steps and (self.strict or CPU not in [p.name for p in self.providers]):
             names = ", ".join(f"{p.op} {p.node!r}" for p in plan.placement if p.how == "host")
             raise PlacementError(
@@ -147,10 +150,26 @@ class Loader:
             )
         return signature.of_plan(plan), plan, None
 
+    def _device_of_plan(self) -> AnyDevice:
+        try:
+            if self._no_device is not None:
+                raise self._no_device
+            return devices.open_device({})
+        except NoAdapter as e:
+            raise NoAdapter(
+                f"the plan's kernels need a WebGPU device: {e.what}; without one, load the .onnx, which the CPU can run"
+            ) from e
+
+    def _tell_of_no_device(self) -> None:
+        if self._no_device is not None:
+            level = logging.WARNING if self._asked else logging.INFO
+            self._log(level, f"{self._no_device.what}; everything runs on the CPU")
+
     def _load_model(self, source: Any) -> Loaded:
         from webrt.compiler import frontend
         from webrt.compiler.compile import compile_model
 
+        self._tell_of_no_device()
         limits = self.options.seconds("session.compile_timeout"), self.options.count("session.compile_memory")
         model = frontend.read_model(source, None, Bounds.of(*limits))
         path = self.options.optimized_model_filepath or None

@@ -216,6 +216,21 @@ def test_without_an_adapter(monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogC
         np.testing.assert_array_equal(session.run(None, {"x": X})[0], np.maximum(X + 1, 0))
 
 
+def test_a_plan_without_a_device_is_told_at_once(
+    monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture, tmp_path: Path
+) -> None:
+    path = tmp_path / "p.webrt"
+    webrt.save_plan(webrt.compile_model(bias_model()), path)
+    monkeypatch.setattr(devices, "NativeDevice", _NoDevice)
+    monkeypatch.setattr(devices, "_open", {})
+    words = "the plan's kernels need a WebGPU device: no WebGPU adapter was found; without one, load the .onnx"
+    with caplog.at_level(logging.DEBUG, "webrt"):
+        for providers in (None, [WEBGPU, CPU], [CPU, WEBGPU]):
+            with pytest.raises(webrt.NoAdapter, match=words):
+                webrt.InferenceSession(path, providers=providers)
+    assert not caplog.records
+
+
 def test_a_lost_device_is_opened_again() -> None:
     first = devices.open_device({"power_preference": "low-power"})
     assert isinstance(first, NativeDevice)

@@ -70,13 +70,11 @@ def run(args: argparse.Namespace) -> int:
 def _tune(args: argparse.Namespace, output: str | None) -> tuple[dict[str, Any], Tuning]:
     from webrt.cli import feeds
     from webrt.runtime.devices import adapter_name
-    from webrt.runtime.null import NullDevice
 
+    _need_device()
     bars = Bars()
     asked = {"tuning": "1", "tuning_budget": args.budget, **({"tuning_file": output} if output else {})}
     with options.naming(args.model), open_session(args.model, (), strict=False) as plain:
-        if isinstance(plain.device, NullDevice):
-            raise NoAdapter("nothing of it runs on a WebGPU adapter here, so there is nothing to measure")
         given, notes = feeds.make_feeds(
             plain.get_inputs(), args.input, options.once("dim", args.dim), args.random_seed, plain.fixed_inputs
         )
@@ -101,6 +99,16 @@ def _tune(args: argparse.Namespace, output: str | None) -> tuple[dict[str, Any],
         "groups": sorted(groups, key=lambda g: g["chosen_us"] * g["count"] - g["default_us"] * g["count"]),
         **(_compared(times) if times else {}), "wrote": wrote,
     }, tuning  # fmt: skip
+
+
+def _need_device() -> None:
+    """Raises NoAdapter before any work where there is no device to measure."""
+    from webrt.runtime.devices import open_device
+
+    try:
+        open_device({})
+    except NoAdapter as e:
+        raise NoAdapter(f"tuning measures a WebGPU device, and there is none here: {e.what}") from e
 
 
 def _progress(bars: Bars) -> Any:
