@@ -12,6 +12,7 @@ from typing import Any
 from webrt.errors import DeviceError, DeviceLost, NoAdapter, OutOfMemory, TargetError
 from webrt.plan import TEXTURE_WIDTH, Bytes, Kernel
 from webrt.runtime import adapter as adapters
+from webrt.runtime import cdecls
 from webrt.runtime.device import (
     BindGroup,
     Buffer,
@@ -66,9 +67,11 @@ class NativeDevice:
     ) -> None:
         try:
             import wgpu
+            import wgpu.backends.auto
         except (ImportError, OSError) as e:
             raise adapters.no_wgpu() from e
         self._wgpu = wgpu
+        cdecls.hasten(wgpu.backends.wgpu_native.ffi)
         name = os.environ.get("WEBRT_ADAPTER", "") if adapter is None else adapter
         chosen = adapters.choose(wgpu.gpu, power_preference, name, force_fallback)
         features = [f for f in adapters.FEATURES if f in chosen.features]
