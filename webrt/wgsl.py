@@ -81,18 +81,36 @@ def build(
     requires: Mapping[str, Any] | None = None,
 ) -> Kernel:
     """The kernel made of `shaders/<body>.wgsl` under its prologue. Raises KernelError where the header is not met."""
+    literals = tuple((k, _literal(v)) for k, v in (consts or {}).items())
+    text, digest = _built(
+        body, tuple(binds), tuple(params), literals, tuple(fns), tuple((types or {}).items()), tuple(use)
+    )
+    return Kernel(name, text, digest, dict(requires or {}))
+
+
+@lru_cache(maxsize=512)
+def _built(
+    body: str,
+    binds: tuple[Bind, ...],
+    params: tuple[str, ...],
+    consts: tuple[tuple[str, str], ...],
+    fns: tuple[str, ...],
+    types: tuple[tuple[str, str], ...],
+    use: tuple[str, ...],
+) -> tuple[str, str]:
+    """A kernel's text and its hash: passes lower the same node several times, and most of a model's nodes are alike."""
     header = read_header(body)
-    _check(body, header, binds, params, consts or {}, fns, types or {})
+    _check(body, header, binds, params, [k for k, _ in consts], fns, [k for k, _ in types])
     libs = dict.fromkeys([*header.declared["use"], *use, *(lib for b in binds for lib in _libs(b))])
-    parts = [f"alias {k} = {v};" for k, v in (types or {}).items()]
-    parts += [f"const {k} = {_literal(v)};" for k, v in (consts or {}).items()]
+    parts = [f"alias {k} = {v};" for k, v in types]
+    parts += [f"const {k} = {v};" for k, v in consts]
     parts += _params(params)
     parts += [_declaration(b, i + 1) for i, b in enumerate(binds)]
     parts += [shader_text(f"lib/{lib}") for lib in libs]
     parts += [_accessors(b) for b in binds]
     parts += [*fns, header.body]
     text = "\n".join(p.strip("\n") for p in parts if p) + "\n"
-    return _kernel(name, text, requires or {})
+    return text, _digest(text)
 
 
 @lru_cache(maxsize=256)
@@ -118,7 +136,7 @@ def in_place(kernel: Kernel, read: int, written: int) -> Kernel:
     text = re.sub(rf"^@group\(0\) @binding\({read + 1}\) .*\n", "", kernel.wgsl, count=1, flags=re.M)
     text = re.sub(rf"\b{names[read]}\[", f"{names[written]}[", text)
     text = _BINDING.sub(lambda m: m[0].replace(f"({m[1]})", f"({int(m[1]) - (int(m[1]) > read)})", 1), text)
-    return _kernel(kernel.name, text, kernel.requires)
+    return Kernel(kernel.name, text, _digest(text), dict(kernel.requires))
 
 
 def excerpt(wgsl: str, line: int, around: int = 4) -> str:
@@ -137,8 +155,8 @@ def dialect(kernel: Kernel, tint: bool) -> str:
     return "".join(e + "\n" for e in enables) + kernel.wgsl
 
 
-def _kernel(name: str, text: str, requires: Mapping[str, Any]) -> Kernel:
-    return Kernel(name, text, hashlib.sha256(text.encode()).hexdigest()[:16], dict(requires))
+def _digest(text: str) -> str:
+    return hashlib.sha256(text.encode()).hexdigest()[:16]
 
 
 def _check(
@@ -146,16 +164,16 @@ def _check(
     header: Header,
     binds: Sequence[Bind],
     params: Sequence[str],
-    consts: Mapping[str, Any],
+    consts: Sequence[str],
     fns: Sequence[str],
-    types: Mapping[str, str],
+    types: Sequence[str],
 ) -> None:
     given = {
         "bindings": [b.name + ("" if b.access == "r" else f":{b.access}") for b in binds],
         "params": list(params),
-        "consts": list(consts),
+        "consts": consts,
         "fns": [m.group(1) for f in fns for m in re.finditer(r"^\s*fn (\w+)", f, re.M)],
-        "types": list(types),
+        "types": types,
     }
     for key, have in given.items():
         want = header.declared[key]
