@@ -192,14 +192,14 @@ def _implementation(
     schema: OpSchema | None,
 ) -> Runner:
     """In order: the model's own function, ours, onnx's reference operator, the schema's function body."""
+    entry = lookup(call.op_type, call.domain, call.opset) if local is None else None
+    if entry is not None:
+        return lambda outer, inputs: entry.run(call, outer, inputs)
     from webrt.host import functions as bodies
     from webrt.host import reference
 
     if local is not None:
         return bodies.model_function(node, local, functions)
-    entry = lookup(call.op_type, call.domain, call.opset)
-    if entry is not None:
-        return lambda outer, inputs: entry.run(call, outer, inputs)
     found = reference.implementation(node, call, schema) or bodies.schema_function(node, call, schema, opsets)
     if found is None:
         known = "its opset is not one that onnx knows" if schema is None else "onnx has no reference for it"

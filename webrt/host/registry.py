@@ -15,11 +15,13 @@ if TYPE_CHECKING:
     from webrt.host.graph import GraphRunner
 
 FAMILIES = (
-    "elementwise", "activation", "cast", "reduce", "softmax", "matmul", "quantize", "conv", "conv_transpose",
-    "deform", "pool", "norm", "rnn", "resize", "grid", "reshape", "slicing", "gather", "scatter", "sets", "creation",
+    "elementwise", "reshape", "cast", "slicing", "gather", "creation", "reduce", "quantize", "matmul", "activation",
+    "softmax", "norm", "conv", "pool", "conv_transpose", "deform", "rnn", "resize", "grid", "scatter", "sets",
     "sequence", "control", "random", "signal", "loss", "vision", "text", "training", "attention", "contrib_attention",
     "contrib_nn", "contrib_quant", "ml", "linear", "trees", "svm",
 )  # fmt: skip
+"""The modules with operators, those first that fold constants: a family is imported when one before it lacks what is
+looked up."""
 
 Function = Callable[..., Outputs]
 F = TypeVar("F", bound=Function)
@@ -99,8 +101,8 @@ class Entry:
 
 
 _table: dict[tuple[str, str], list[Entry]] = {}
-_loaded = False
-_lock = threading.Lock()
+_waiting = list(FAMILIES)
+_lock = threading.RLock()
 
 
 def op(
@@ -121,25 +123,27 @@ def op(
 
 def lookup(op_type: str, domain: str, opset: int) -> Entry | None:
     """The entry for an operator at an opset, or None where this package has none."""
-    _load()
-    for entry in _table.get((domain, op_type), ()):
-        if entry.since <= opset and (entry.until is None or opset < entry.until):
-            return entry
-    return None
+    with _lock:
+        while True:
+            for entry in _table.get((domain, op_type), ()):
+                if entry.since <= opset and (entry.until is None or opset < entry.until):
+                    return entry
+            if not _load_one():
+                return None
 
 
 def registered() -> list[tuple[str, str]]:
     """Every (domain, operator) of this package, sorted."""
-    _load()
-    return sorted(_table)
-
-
-def _load() -> None:
-    global _loaded
-    if _loaded:
-        return
     with _lock:
-        if not _loaded:
-            for family in FAMILIES:
-                importlib.import_module(f"webrt.host.{family}")
-            _loaded = True
+        while _load_one():
+            pass
+        return sorted(_table)
+
+
+def _load_one() -> bool:
+    """Imports the next family. Whether there was one."""
+    if not _waiting:
+        return False
+    importlib.import_module(f"webrt.host.{_waiting[0]}")
+    del _waiting[0]
+    return True
