@@ -6,6 +6,7 @@
  *   const session = await loadPlan(plan);
  */
 
+import { whyNoModel } from "./model-bytes.js";
 import {
   InputError, ModelError, PlacementError, SandboxError, ShapeError, TargetError, UnsupportedType,
 } from "./player/common.js";
@@ -34,7 +35,7 @@ const OF_MODELS = ["InvalidModel", "UnsupportedOp", "NotConstant", "ExternalData
  * `timeout` in seconds from when the model is handed over, `memory` of the WebAssembly heap and `output` in bytes.
  * `onProgress(stage, done, total)`. `signal`: an AbortSignal.
  *
- * Raises ModelError and its kin as `webrt.compile_model` does, and SandboxError where the compilation ran out of time or
+ * Raises ModelError and its kin as `webrt.compile_model` does, at once for what is no ONNX model, and SandboxError where the compilation ran out of time or
  * memory, or did what it may not.
  */
 export async function compileInSandbox(model, {
@@ -43,6 +44,8 @@ export async function compileInSandbox(model, {
 } = {}) {
   const request = JSON.stringify(options, exact);
   const bytes = await bytesOf(model);
+  const wrong = whyNoModel(bytes);
+  if (wrong) throw modelError("InvalidModel", `the model ${wrong}`);
   const box = new Box({ memory, output, signal });
   try {
     await box.start(site, onProgress);
@@ -213,13 +216,16 @@ function errorOf(told, { memory }) {
     return new SandboxError(`out of memory: compiling needs more than ${most} GB; raise the limit`);
   }
   if (kind !== "webrt") return new SandboxError(`the compiler failed: ${clean(what)}`);
-  const Kind = Object.hasOwn(CLASSES, name) ? CLASSES[name] : OF_MODELS.includes(name) ? ModelError : SandboxError;
   const [n, o, i] = [node, op, inputs].map(clean);
-  const error = new Kind(clean(what), { node: n, op: o, inputs: i, opset: Number.isInteger(opset) ? opset : null });
-  if (OF_MODELS.includes(name)) error.name = name;
+  const where = { node: n, op: o, inputs: i, opset: Number.isInteger(opset) ? opset : null };
+  const Kind = Object.hasOwn(CLASSES, name) ? CLASSES[name] : SandboxError;
+  const error = OF_MODELS.includes(name) ? modelError(name, clean(what), where) : new Kind(clean(what), where);
   if (Array.isArray(roots)) error.roots = roots.map(clean);
   return error;
 }
+
+/** A ModelError by the name of its kind. */
+const modelError = (name, what, where = {}) => Object.assign(new ModelError(what, where), { name });
 
 /** The object in a JSON text, null where there is none. */
 function parsed(text) {

@@ -16,12 +16,15 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pytest
 from playwright.sync_api import BrowserContext, Error, Frame, Page, Worker
 
 from tests.fuzz.plans import bases, packed
 from tests.fuzz.seeds import GRAPHS, text_model
 from webrt.compiler.compile import compile_model
+from webrt.compiler.frontend import read_model
+from webrt.errors import InvalidModel
 from webrt.planfile import dump
 
 pytestmark = pytest.mark.xdist_group("chromium")
@@ -83,12 +86,12 @@ def write_site(files: Path, name: str, pyodide: str) -> str:
 
 
 def begin(page: Page, site: str, options: str = "{}") -> None:
-    """Starts a compilation of three bytes; `webrtResult` is what becomes of it."""
+    """Starts a compilation of what may be a model; `webrtResult` is what becomes of it."""
     page.evaluate(
         """([site, options]) => {
           globalThis.webrtResult = import("/web/webrt.js").then(async ({ compileInSandbox }) => {
             try {
-              const made = await compileInSandbox(new Uint8Array(3), { site, ...options });
+              const made = await compileInSandbox(Uint8Array.of(0x3a, 1, 0), { site, ...options });
               return { bytes: made.bytes, placement: made.placement.length };
             } catch (e) { return [e.name, e.message]; }
           });
@@ -244,6 +247,58 @@ def test_a_site_that_is_not_there(page: Page) -> None:
     begin(page, "/nowhere/site.json")
     name, message = page.evaluate("webrtResult")
     assert name == "SandboxError" and "HTTP 404" in message
+
+
+def verdicts(page: Page, models: list[bytes]) -> list[str]:
+    """What web/model-bytes.js says of each."""
+    made: list[str] = page.evaluate(
+        """async (models) => {
+          const { whyNoModel } = await import("/web/model-bytes.js");
+          return models.map((text) => whyNoModel(Uint8Array.from(atob(text), (c) => c.charCodeAt(0))));
+        }""",
+        [base64.b64encode(model).decode() for model in models],
+    )
+    return made
+
+
+def test_what_is_no_model_is_refused_before_the_sandbox_starts(page: Page) -> None:
+    for data, why in ((b"", "is empty (zero bytes)"), (b"This is no model.", "is no ONNX model, or is cut short")):
+        outcome = page.evaluate(
+            """async (text) => {
+              const { compileInSandbox } = await import("/web/webrt.js");
+              const made = compileInSandbox(new TextEncoder().encode(text), { site: "/nowhere/site.json" });
+              return made.catch((e) => [e.name, e.message]);
+            }""",
+            data.decode(),
+        )
+        assert outcome == ["InvalidModel", f"the model {why}"]
+
+
+def test_models_are_refused_only_where_protobuf_refuses_them(page: Page) -> None:
+    """A small model cut anywhere, with a byte changed anywhere, and other files."""
+    whole = text_model(GRAPHS["branches"])
+    random = np.random.default_rng(0)
+    changed = [bytearray(whole) for _ in whole]
+    for i, data in enumerate(changed):
+        data[i] ^= int(random.integers(1, 256))
+    picture, archive = b"\x89PNG\r\n\x1a\n" + bytes(20), b"PK\x03\x04" + bytes(30)
+    other = [b"", b"<!doctype html>", picture, archive, b"\x08\x09", b"\x3a\x00", bytes(range(256))]
+    models = [whole[:n] for n in range(len(whole) + 1)] + [bytes(c) for c in changed] + other
+    told = verdicts(page, models)
+    there = [refused(data) for data in models]
+    assert all(yes for yes, why in zip(there, told, strict=True) if why)
+    cuts = slice(0, len(whole) + 1)
+    assert [bool(why) for why in told[cuts]] == there[cuts] and there.count(False) > 1
+    assert [bool(why) for why in told[-len(other) :]] == [True, True, True, True, True, False, True]
+
+
+def refused(data: bytes) -> bool:
+    """Whether the compiler takes these bytes for no model."""
+    try:
+        read_model(data)
+        return False
+    except InvalidModel:
+        return True
 
 
 def test_known_elements_arrive_as_they_are_or_are_refused(page: Page, files: Path) -> None:
