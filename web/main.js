@@ -61,7 +61,16 @@ const readPicture = () => work(async () => {
   $("text-note").scrollIntoView({ block: "nearest" });
 });
 
-const openModel = (file, known = {}) => work(async () => {
+/** Work on a file, whose name its errors tell. */
+const workOn = ({ name }, action) => work(async () => {
+  try {
+    await action();
+  } catch (error) {
+    throw { kind: error.kind ?? error.name, message: view.ofFile(error.message, name), asked: error.asked };
+  }
+});
+
+const openModel = (file, known = {}) => workOn(file, async () => {
   $("feeds").hidden = true;
   const compiled = !file.name.endsWith(".webrt");
   const plan = compiled ? new Blob([await confined(file, known)]) : file;
@@ -85,7 +94,7 @@ async function confined(file, known) {
 const openKnown = () => openModel(refused.file, { ...refused.known, ...view.knownValues() });
 
 /** A model whose inputs decide its kernels has to be compiled at each run, beside its device: that is the user's to decide. */
-const openTrusted = () => work(() => show({ file: refused.file, name: refused.file.name }));
+const openTrusted = () => workOn(refused.file, () => show({ file: refused.file, name: refused.file.name }));
 
 async function show(args, known = {}) {
   view.showModel(await call("open", args), known);

@@ -115,6 +115,12 @@ export function showProblem(kind, message, asked = {}) {
   $("problem").scrollIntoView({ block: "nearest" });
 }
 
+/** An error's words with the file's name: in place of "the model" at their start, else before them. */
+export function ofFile(message, name) {
+  if (message.includes(name)) return message;
+  return message.startsWith("the model ") ? name + message.slice("the model".length) : `${name}: ${message}`;
+}
+
 /** A field for the elements of an input, as JSON. */
 function knownField(name, value) {
   const label = make("label", name);

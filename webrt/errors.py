@@ -75,6 +75,15 @@ class WebrtError(Exception):
         self.args = (self._text(),)
         return self
 
+    def of_file(self, name: str) -> WebrtError:
+        """The same error with the file's name, where it lacks it: in place of "the model" at its start, else before it;
+        returns self."""
+        if name not in str(self):
+            start = "the model "
+            named = self.what.startswith(start)
+            self.what = f"{name} {self.what.removeprefix(start)}" if named else f"{name}: {self.what}"
+        return self.at()
+
 
 class ModelError(WebrtError):
     """The model cannot be compiled."""

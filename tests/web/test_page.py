@@ -253,7 +253,7 @@ def test_bad_plan_is_told(page: Page, model: Path, kind: str) -> None:
     drop(page, model.with_name(kind))
     page.wait_for_selector("#problem:not([hidden])", timeout=SLOW)
     settled(page)
-    assert page.inner_text("#problem-title") == "PlanError"
+    assert page.inner_text("#problem-title") == "PlanError" and kind in page.inner_text("#problem-text")
     assert (
         "webrt compile" in page.inner_text("#problem-help") and page.is_hidden("#feeds") and page.is_hidden("#result")
     )
@@ -319,12 +319,24 @@ def test_bad_models_are_told_and_the_page_goes_on(page: Page, model: Path) -> No
         assert page.is_visible("#problem") and page.is_hidden("#feeds"), name
         assert page.locator("progress:not([value])").count() == 0 and page.locator(".stopped label").count() <= 1, name
         words = page.inner_text("#problem-text")
-        assert words and "Traceback" not in words and "\n" not in words, words
+        assert words and name in words and "Traceback" not in words and "\n" not in words, words
     assert "ReduceFlop" in words and page.inner_text("#problem-title") == "UnsupportedOp"
     drop(page, model)
     page.wait_for_selector("#feeds:not([hidden])", timeout=SLOW)
     settled(page)
     expect_logits(run_with_ones(page), model)
+
+
+def test_an_empty_model_is_refused_without_python(page: Page, tmp_path: Path) -> None:
+    asked: list[str] = []
+    page.on("request", lambda request: asked.append(request.url))
+    (tmp_path / "empty.onnx").write_bytes(b"")
+    drop(page, tmp_path / "empty.onnx")
+    page.wait_for_selector("#problem:not([hidden])")
+    settled(page)
+    assert page.inner_text("#problem-title") == "InvalidModel"
+    assert page.inner_text("#problem-text") == "empty.onnx is empty (zero bytes)"
+    assert not [url for url in asked if "/pyodide/" in url and "player" not in url]
 
 
 def test_everything_has_a_name_and_the_keyboard_reaches_it(page: Page) -> None:

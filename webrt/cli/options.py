@@ -223,10 +223,7 @@ def naming(path: Path) -> Iterator[None]:
     try:
         yield
     except WebrtError as error:
-        if str(path) in str(error):
-            raise
-        error.what = f"{path}: {error.what}"
-        raise error.at() from error.__cause__
+        raise error.of_file(str(path)) from error.__cause__
 
 
 @contextlib.contextmanager
