@@ -117,6 +117,24 @@ def test_site_is_not_made_over_other_files(tmp_path: Path, monkeypatch: pytest.M
     assert [path.name for path in tmp_path.rglob("*")] == ["mine", "thesis.txt"]
 
 
+@pytest.mark.parametrize(
+    ("folder", "why"),
+    [("file/out", "{}/file is no folder"), ("file/deep/out", "nothing can be made in {}/file \\(Not a directory\\)")],
+)
+def test_a_site_that_cannot_be_made_says_why(tmp_path: Path, folder: str, why: str) -> None:
+    (tmp_path / "file").write_bytes(b"")
+    with pytest.raises(WebrtError, match=f"{folder} cannot be made: {why.format(tmp_path)}; choose another"):
+        site.build_site(tmp_path / folder)
+
+
+@pytest.mark.skipif(not Path("/proc/self").exists(), reason="only Linux has a folder in which nobody may make one")
+def test_a_site_where_nothing_can_be_made_says_so() -> None:
+    with pytest.raises(
+        WebrtError, match=r"the folder /proc/out cannot be made: nothing can be made in /proc \(No such"
+    ):
+        site.build_site(Path("/proc/out"))
+
+
 def test_failed_site_leaves_nothing(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     def fail(*groups: str, **rest: object) -> list[Path]:
         raise WebrtError("no source has it")

@@ -34,14 +34,13 @@ def build_site(out: Path, *, progress: assets.Progress = assets.silent, demo: bo
     """Makes the folder `out` (see the module's docstring), replacing a site that was made there before.
 
     `demo` says whether the demo's model is included (10.9 MB). The folder is put together beside `out` and then
-    renamed, so `out` is whole or absent. Raises WebrtError when a file cannot be had, when its checksum is wrong, or
-    when `out` exists and is not a site.
+    renamed, so `out` is whole or absent. Raises WebrtError when a file cannot be had, when its checksum is wrong,
+    when `out` exists and is not a site, or when it cannot be made.
     """
     out = out.absolute()
     if out.exists() and not (out / MANIFEST).is_file() and (not out.is_dir() or any(out.iterdir())):
         raise WebrtError(f"{out} exists and was not made by `webrt site`; choose another folder")
-    out.parent.mkdir(parents=True, exist_ok=True)
-    with tempfile.TemporaryDirectory(prefix=f".{out.name}-", dir=out.parent) as temporary:
+    with _folder_beside(out) as temporary:
         work = Path(temporary, "site")
         shutil.copytree(resources.web_dir(), work)
         _add_pyodide(work / "pyodide", progress)
@@ -50,6 +49,17 @@ def build_site(out: Path, *, progress: assets.Progress = assets.silent, demo: bo
         if out.exists():
             out.rename(Path(temporary, "old"))
         work.rename(out)
+
+
+def _folder_beside(out: Path) -> tempfile.TemporaryDirectory[str]:
+    try:
+        out.parent.mkdir(parents=True, exist_ok=True)
+        return tempfile.TemporaryDirectory(prefix=f".{out.name}-", dir=out.parent)
+    except OSError as error:
+        at = Path(error.filename or out)
+        is_file = isinstance(error, FileExistsError)
+        why = f"{at} is no folder" if is_file else f"nothing can be made in {at.parent} ({error.strerror})"
+        raise WebrtError(f"the folder {out} cannot be made: {why}; choose another one") from error
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
