@@ -1,5 +1,5 @@
 //! bindings a b * out:w
-//! params m n k b_row k_first k_last width batches *
+//! params m n a_line b_line k_first k_last width batches *
 //! consts ROWS VECTORS LANES SPAN
 //! fns batch_offsets tile
 

@@ -1,21 +1,23 @@
 //! bindings a * out:w
-//! params m n k b_row k_first k_last width batches *
+//! params m n a_line b_line k_first k_last width batches *
 //! consts SPAN
-//! fns batch_offsets load4_a columns_b store4
+//! fns batch_offsets place_a four_a place_b four_b store4
 
 // out[z, row, column] = sum over k of a[z, row, k] * b[z, k, column]: a workgroup computes 64 by 64 outputs, an invocation
-// 4 rows of 4 columns; 16 steps of k at a time are held in workgroup memory. SPAN is what `columns_b` counts as 64 columns.
+// 4 rows of 4 columns; 16 steps of k at a time are held in workgroup memory. SPAN is what `four_b` counts as 64 columns.
 
 var<workgroup> a_tile: array<vec4<A>, 256>;
 var<workgroup> b_tile: array<vec4<Out>, 256>;
 
 // Terms past the end of k are 0, on both sides.
-fn fetch(local: u32, a_at: u32, b_at: u32, k: u32, t: u32) {
-  let a_k = k + local % 4u * 4u;
+fn fetch(local: u32, offsets: vec2<u32>, row: u32, k: u32, first: u32) {
+  let mine = place_a(local);
+  let a_k = k + mine.y * 4u;
   let inside = vec4<u32>(a_k, a_k + 1u, a_k + 2u, a_k + 3u) < vec4<u32>(p.k_last);
-  a_tile[local] = select(vec4<A>(), load4_a(a_at + local / 4u * p.k + a_k), inside);
-  let b_k = k + local / 16u;
-  b_tile[local] = select(vec4<Out>(), columns_b(b_at + b_k * p.b_row, t, 16u), b_k < p.k_last);
+  a_tile[mine.x * 4u + mine.y] = select(vec4<A>(), four_a(offsets.x, row + mine.x, a_k), inside);
+  let step = place_b(local);
+  let b_k = k + step.x;
+  b_tile[step.x * 16u + step.y] = select(vec4<Out>(), four_b(offsets.y, b_k, first + step.y), b_k < p.k_last);
 }
 
 fn add(c: ptr<function, array<vec4<Out>, 4>>, local: u32, quarter: u32) {
@@ -40,11 +42,11 @@ fn main(@builtin(workgroup_id) group: vec3<u32>, @builtin(num_workgroups) groups
   if (at >= spans * rows * p.batches) { return; }
   let z = at / (spans * rows);
   let row = at / spans % rows * 64u;
-  let t = at % spans * SPAN + local % 16u;
+  let first = at % spans * SPAN;
   let offsets = batch_offsets(z);
   var c = array<vec4<Out>, 4>();
   for (var k = p.k_first; k < p.k_last; k += 16u) {
-    fetch(local, offsets.x + row * p.k, offsets.y, k, t);
+    fetch(local, offsets, row, k, first);
     workgroupBarrier();
     add(&c, local, 0u);
     add(&c, local, 1u);
@@ -54,6 +56,6 @@ fn main(@builtin(workgroup_id) group: vec3<u32>, @builtin(num_workgroups) groups
   }
   for (var i = 0u; i < 4u; i++) {
     let mine = row + local / 16u * 4u + i;
-    if (mine < p.m) { store4((z * p.m + mine) * p.n, t, 16u, c[i]); }
+    if (mine < p.m) { store4((z * p.m + mine) * p.n, first + local % 16u, 16u, c[i]); }
   }
 }

@@ -88,7 +88,8 @@ class Node:
     `declined`: why the operator's own shape function could not tell the outputs' sizes. `channels_last`: the images
     among its operands, [N, C, …] by the operator's text, are [N, …, C]. `caller`: the model's node
     whose function has it in its body. `broadcasts`: sizes of outputs as they were broadcast, where their shapes have
-    simpler ones that are the same wherever these have a value."""
+    simpler ones that are the same wherever these have a value. `views`: the inputs, by number, whose elements are read
+    as a View (webrt/ops/view.py) has them: the operator's operand is that."""
 
     op_type: str
     domain: str
@@ -103,6 +104,7 @@ class Node:
     channels_last: bool = False
     caller: Node | None = None
     broadcasts: tuple[Dim, ...] = ()
+    views: Mapping[int, Any] = field(default_factory=dict)
 
     @property
     def op(self) -> str:

@@ -83,6 +83,63 @@ def test_halves(form: V.Form) -> None:
     np.testing.assert_allclose(run(plan, a=a, b=b).astype(np.float32), want, rtol=2e-3, atol=5e-3)
 
 
+SIZES = ((17, 12, 40), (20, 33, 16), (65, 7, 29), (1, 8, 5), (3, 4, 1), (16, 16, 16))
+"""(m, k, n)."""
+
+
+@pytest.mark.parametrize("turned", ["a", "b"])
+def test_operands_that_lie_the_other_way(form: V.Form, turned: str) -> None:
+    check_turned(turned)
+
+
+def test_both_operands_lie_the_other_way() -> None:
+    """Of few rows too, which have forms of their own."""
+    check_turned("ab")
+
+
+def check_turned(turned: str) -> None:
+    """A product of transposed operands and an epilogue, in one dispatch for all sizes."""
+    lying = {"a": "m, k", "b": "k, n"}
+    nodes = []
+    for x in "ab":
+        nodes.append(f"t{x} = {'Transpose<perm = [1, 0]>' if x in turned else 'Identity'}({x})")
+        lying[x] = ", ".join(lying[x].split(", ")[:: -1 if x in turned else 1])
+    body = f"{' '.join(nodes)} c = MatMul(ta, tb) y = Add(c, r)"
+    plan = compiled(f"float[{lying['a']}]", f"float[{lying['b']}]", "float[m, n]", body, ", float[m, n] r")
+    assert sum(isinstance(s, Dispatch) for s in plan.steps) == 1
+    with Session(plan, device()) as session:
+        for m, k, n in SIZES:
+            a, b, r = floats(m, k), floats(k, n, seed=4), floats(m, n, seed=5)
+            feeds = {x: v.T.copy() if x in turned else v for x, v in (("a", a), ("b", b))}
+            np.testing.assert_allclose(session.run(None, {**feeds, "r": r})[0], a @ b + r, rtol=1e-4, atol=1e-5)
+
+
+@pytest.mark.parametrize("dtype", [np.float32, np.float16])
+@pytest.mark.parametrize("head", [8, 6])
+def test_heads_where_they_lie(form: V.Form, dtype: Any, head: int) -> None:
+    """Rows that are apart, and columns of a stack; one head of keys for all of queries."""
+    kind = "float" if dtype == np.float32 else "float16"
+    plan = compiled(
+        f"{kind}[2, 9, 3, {head}]", f"{kind}[2, 13, 1, {head}]", f"{kind}[2, 3, 9, 13]",
+        "q = Transpose<perm = [0, 2, 1, 3]>(a) k = Transpose<perm = [0, 2, 3, 1]>(b) y = MatMul(q, k)",
+    )  # fmt: skip
+    names = [plan.kernels[s.alternatives[0][0]].name for s in plan.steps if isinstance(s, Dispatch)]
+    assert [name for name in names if name != "matmul_pack"] == ["matmul"]
+    a, b = floats(2, 9, 3, head, dtype=dtype), floats(2, 13, 1, head, dtype=dtype, seed=4)
+    want = np.einsum("nqhd,nkd->nhqk", a.astype(np.float32), b[:, :, 0].astype(np.float32))
+    rtol, atol = (1e-4, 1e-5) if dtype == np.float32 else (2e-3, 5e-3)
+    np.testing.assert_allclose(run(plan, a=a, b=b).astype(np.float32), want, rtol=rtol, atol=atol)
+
+
+def test_few_rows_of_columns(form: V.Form) -> None:
+    """A stack whose rows are apart and that is one row each."""
+    body = "q = Transpose<perm = [2, 1, 0]>(a) y = MatMul(q, b)"
+    plan = compiled("float[5, 1, 3]", "float[3, 5, 4]", "float[3, 1, 4]", body)
+    a, b = floats(5, 1, 3), floats(3, 5, 4, seed=4)
+    assert sum(isinstance(s, Dispatch) for s in plan.steps) == 1
+    np.testing.assert_allclose(run(plan, a=a, b=b), a.transpose(2, 1, 0) @ b, rtol=1e-4, atol=1e-5)
+
+
 def test_infinities_past_the_end_do_not_leak(form: V.Form) -> None:
     plan = compiled("float[2, 5, 5]", "float[2, 5, 5]", "float[2, 5, 5]")
     a, b = floats(2, 5, 5), floats(2, 5, 5, seed=4)

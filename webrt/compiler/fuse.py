@@ -19,6 +19,7 @@ from webrt.compiler.moves import fuse_moves
 from webrt.compiler.norms import fuse_norms
 from webrt.compiler.partition import Placed
 from webrt.compiler.skips import fuse_skips
+from webrt.compiler.transposes import fuse_transposes
 from webrt.errors import UnsupportedOp, UnsupportedType
 from webrt.ir import Graph, Value
 from webrt.lowering import Alias, Builder
@@ -56,6 +57,7 @@ PASSES: tuple[tuple[str, Pass], ...] = (
     ("fuse_norms", fuse_norms),
     ("fuse_attention", fuse_attention),
     ("channels_last", channels_last),
+    ("fuse_transposes", fuse_transposes),
     ("fuse_reductions", fuse_reductions),
     ("fuse_epilogues", fuse_epilogues),
     ("fuse_moves", fuse_moves),

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
 
-from webrt.compiler import fuse, hoist, moves, normalize, norms, packed, padding, skips, tidy, weights
+from webrt.compiler import fuse, hoist, moves, normalize, norms, packed, padding, skips, tidy, transposes, weights
 from webrt.ops.channels_last import CHANNELS_LAST
 from webrt.ops.composed import FOLDS, HEADS
 
@@ -21,6 +21,7 @@ def patterns() -> Mapping[str, tuple[str, ...]]:
         "hoist_elementwise": sorted(hoist.MOVES),
         "fuse_norms": norms.NORMS,
         "channels_last": _names(CHANNELS_LAST),
+        "fuse_transposes": transposes.PRODUCTS,
         "fuse_reductions": _names(FOLDS),
         "fuse_epilogues": _names(HEADS),
         "fuse_moves": sorted(moves.MOVES),

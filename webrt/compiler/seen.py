@@ -25,7 +25,7 @@ class Seen:
 
 def trace(lines: Lines, seen: Seen, scaled: bool = False) -> Seen:
     """The same elements of the first tensor that is more than a view of another (`scaled`: or a multiple)."""
-    while (further := _source(lines, seen, scaled)) is not None:
+    while (further := source_of(lines, seen, scaled)) is not None:
         seen = further
     return seen
 
@@ -49,7 +49,9 @@ def through(inner: View, outer: View) -> View | None:
     return View(outer.shape, tuple(moves), D.add(inner.offset, at))
 
 
-def _source(lines: Lines, seen: Seen, scaled: bool) -> Seen | None:
+def source_of(lines: Lines, seen: Seen, scaled: bool = False) -> Seen | None:
+    """The same elements of what the line that makes them reads; None where that is more than a view (`scaled`: or a
+    multiple)."""
     i = lines.maker.get(seen.x)
     if i is None or lines.placed[i].how not in ("kernel", "copy", "alias"):
         return None

@@ -36,6 +36,7 @@ def flop_of(node: Node) -> list[Product]:
     """The node's floating-point operations as a sum of products; none where nobody can tell."""
     count = _COUNTS.get(node.op_type)
     shapes = [None if v is None else v.shape for v in node.inputs]
+    shapes = [node.views[i].shape if i in node.views else shape for i, shape in enumerate(shapes)]
     made = [None if v is None else v.shape for v in node.outputs]
     try:
         return [] if count is None else count(node, shapes, made)

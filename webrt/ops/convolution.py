@@ -11,7 +11,7 @@ from webrt.ir import Value
 from webrt.lowering import MAX_ITERATIONS, Builder, Variant, grid
 from webrt.ops.conv_weights import BLOCK, LINKS, along_row, by_channel, packed_bias, packed_weights, static_sizes
 from webrt.ops.depthwise import depthwise
-from webrt.ops.product import Product, product, transposed
+from webrt.ops.product import Product, product, product_transposed
 from webrt.ops.taps import tap_functions, tap_params
 from webrt.ops.vectors import IDENTITY, Epilogue, finish, kind, load4, through_temp, vec_of
 from webrt.ops.windows import Axis
@@ -78,8 +78,7 @@ def _pointwise(b: Builder, c: Convolution) -> None:
         epilogue = epilogue.following(f"v + load_bias({at})", bias=c.bias)
     outs, channels = c.out_channels, c.channels
     if one_pixel:
-        weights = transposed(b, c.w, (outs, channels))
-        product(b, Product(c.images, outs, channels), c.x, weights, c.out, epilogue, "conv_1x1")
+        product_transposed(b, Product(c.images, outs, channels), c.x, c.w, c.out, epilogue, "conv_1x1")
         return
     s = Product(outs, c.plane, channels, (c.images,), (1,), (c.images,))
     product(b, s, c.w, c.x, c.out, epilogue, "conv_1x1")

@@ -2,19 +2,22 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 from webrt import dims as D
 from webrt import dtypes as T
 from webrt.dims import Dim
 from webrt.errors import ShapeError, UnsupportedOp
 from webrt.ir import Node, Value
 from webrt.lowering import Builder, Info, Shape, op, require
-from webrt.ops.product import Product, product, product_transposed, transposed
+from webrt.ops.matrices import operand, operand_shape
+from webrt.ops.product import Product, product, product_transposed
 from webrt.ops.vectors import IDENTITY, Epilogue
 
 
 def _sizes(n: Node) -> tuple[Dim, Dim, Dim, Dim]:
     """(m, k, k as b has it, n); raises ShapeError unless both are matrices."""
-    a, b = n.input(0).known_shape, n.input(1).known_shape
+    a, b = operand_shape(n, 0), operand_shape(n, 1)
     if len(a) != 2 or len(b) != 2:
         raise ShapeError(f"Gemm of ranks {len(a)} and {len(b)}, 2 and 2 are needed")
     m, k = reversed(a) if n.attr("transA") else a
@@ -63,12 +66,15 @@ def gemm(n: Node, b: Builder, epilogue: Epilogue = IDENTITY) -> None:
     require(n.given(), T.F32, T.F16, T.BF16, T.I32, T.U32)
     m, k, right_k, columns = _sizes(n)
     b.check(D.eq(k, right_k), f"Gemm over {k} and {right_k} elements")
-    left = transposed(b, n.input(0)) if n.attr("transA") else n.input(0)
+    left, a_view = operand(b, n, 0, bool(n.attr("transA")))
     c = n.input(2) if n.has(2) else None
     alpha, beta = float(n.attr("alpha")), float(n.attr("beta"))
     if n.input(0).dtype not in T.FLOATS and (alpha != 1.0 or beta not in (0.0, 1.0)):
         raise UnsupportedOp("a Gemm of integers that is scaled")
     epilogue = scaled_sum(b, c, (m, columns), alpha, beta, epilogue)
-    sizes = Product(m, columns, k if isinstance(k, int) else right_k)
-    multiply = product_transposed if n.attr("transB") else product
-    multiply(b, sizes, left, n.input(1), n.output(0), epilogue, "gemm")
+    sizes = Product(m, columns, k if isinstance(k, int) else right_k, a_view=a_view)
+    if n.attr("transB") and 1 not in n.views:
+        product_transposed(b, sizes, left, n.input(1), n.output(0), epilogue, "gemm")
+        return
+    right, b_view = operand(b, n, 1, bool(n.attr("transB")))
+    product(b, replace(sizes, b_view=b_view), left, right, n.output(0), epilogue, "gemm")

@@ -10,8 +10,10 @@ from webrt.dims import Dim
 from webrt.errors import ShapeError, UnsupportedOp
 from webrt.ir import Node, Value
 from webrt.lowering import Builder, Info, Shape, broadcast_shapes, op, require
-from webrt.ops.product import Product, product, transposed
+from webrt.ops.matrices import operand
+from webrt.ops.product import Product, product
 from webrt.ops.vectors import IDENTITY, Epilogue
+from webrt.ops.view import View
 
 
 @dataclass(frozen=True)
@@ -58,19 +60,25 @@ def matmul_shape(n: Node) -> list[Info]:
 
 
 def multiply(
-    b: Builder, left: Value, right: Value, out: Value, epilogue: Epilogue = IDENTITY, name: str = "matmul"
-) -> None:
-    """numpy's matmul of two values."""
-    s = operands(left.known_shape, right.known_shape)
+    b: Builder, left: Value, right: Value, out: Value, epilogue: Epilogue = IDENTITY, name: str = "matmul",
+    views: tuple[View | None, View | None] = (None, None),
+) -> None:  # fmt: skip
+    """numpy's matmul of two values, or of these views of them."""
+    a, w = views
+    s = operands(a.shape if a else left.known_shape, w.shape if w else right.known_shape)
     b.check(D.eq(s.k, s.right_k), f"a matrix product over {s.k} and {s.right_k} elements")
     k = s.k if isinstance(s.k, int) else s.right_k
-    product(b, Product(s.m, s.n, k, s.batch, s.a_batch, s.b_batch), left, right, out, epilogue, name)
+    axes = len(s.batch) + 2
+    sizes = Product(
+        s.m, s.n, k, s.batch, s.a_batch, s.b_batch, a_view=a and a.of_rank(axes), b_view=w and w.of_rank(axes)
+    )
+    product(b, sizes, left, right, out, epilogue, name)
 
 
 @op("MatMul", shape=matmul_shape)
 def matmul(n: Node, b: Builder, epilogue: Epilogue = IDENTITY) -> None:
     require([n.input(0), n.input(1)], T.F32, T.F16, T.BF16, T.I32, T.U32)
-    multiply(b, n.input(0), n.input(1), n.output(0), epilogue)
+    multiply(b, n.input(0), n.input(1), n.output(0), epilogue, views=(n.views.get(0), n.views.get(1)))
 
 
 def _turned(shape: Shape, turn: int) -> Shape:
@@ -90,10 +98,9 @@ def fused_matmul(n: Node, b: Builder, epilogue: Epilogue = IDENTITY) -> None:
     require([n.input(0), n.input(1)], T.F32, T.F16)
     if n.attr("transBatchA", 0) or n.attr("transBatchB", 0):
         raise UnsupportedOp("transBatchA and transBatchB")
-    left, right = (
-        transposed(b, v) if n.attr(f"trans{x}") and v.rank > 1 else v for x, v in (("A", n.input(0)), ("B", n.input(1)))
-    )
+    left, a = operand(b, n, 0, bool(n.attr("transA")))
+    right, w = operand(b, n, 1, bool(n.attr("transB")))
     alpha = float(n.attr("alpha"))
     if alpha != 1.0:
         epilogue = epilogue.following("v * bitcast<f32>(p.alpha)", {"alpha": alpha})
-    multiply(b, left, right, n.output(0), epilogue)
+    multiply(b, left, right, n.output(0), epilogue, views=(a, w))

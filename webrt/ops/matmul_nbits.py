@@ -53,7 +53,8 @@ def matmul_nbits(n: Node, b: Builder, epilogue: Epilogue = IDENTITY) -> None:
     m = D.prod(a.known_shape[:-1])
     params: dict[str, Dim | float] = {
         "m": m, "n": columns, "k": k, "fours": columns // 4, "words": k // (4 * halves),
-        "words_per_block": block // (4 * halves), "b_row": 1, "k_first": 0, "k_last": k, "width": columns, "batches": 1,
+        "words_per_block": block // (4 * halves), "a_line": k, "b_line": 1, "k_first": 0, "k_last": k,
+        "width": columns, "batches": 1,
     }  # fmt: skip
     aligned = can_load4(kind(a), k)
     variant = Variant(

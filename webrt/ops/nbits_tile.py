@@ -14,6 +14,7 @@ from webrt import dims as D
 from webrt.dims import Dim
 from webrt.ir import Value
 from webrt.lowering import Groups, Variant, grid
+from webrt.ops.product_text import Lines, fetches_a, place_b
 from webrt.ops.product_variants import GPU, LLVMPIPE, SOFTWARE, Form, subgroups
 from webrt.ops.vectors import Epilogue, can_load4, kind, load4, vec_of
 
@@ -60,7 +61,8 @@ def tile_variants(a: Value, m: Dim, columns: int, bits: int, whole: bool, epilog
         )  # fmt: skip
         fns = [load, epilogue.fn, _STORE, NbitsTile(form, bits, whole).fn]
         if form.body == "matmul_workgroup":
-            fns = [_ONE_MATRIX, load, _UNPACKED[bits], epilogue.fn, _STORE_TILE]
+            reads = [*fetches_a(dtype, Lines(fours)), place_b(), _UNPACKED[bits]]
+            fns = [_ONE_MATRIX, *reads, epilogue.fn, _STORE_TILE]
             yield replace(made, consts={"SPAN": 16}, fns=fns, vec={**vec, **packed})
         elif form.body:
             consts = {"ROWS": form.rows, "GROUP": GROUP, "SLICES": SLICES}
@@ -77,19 +79,19 @@ def _groups(form: Form, m: Dim, columns: int) -> Groups:
 
 
 _ONE_MATRIX = "fn batch_offsets(z: u32) -> vec2<u32> { return vec2<u32>(); }"
-_COLUMNS = """fn columns_b(k: u32, t: u32, lanes: u32) -> vec4<f32> {{
+_COLUMNS = """fn four_b(at: u32, k: u32, t: u32) -> vec4<f32> {{
   let column = min(t, p.fours - 1u);
   let word = k / {each}u;
   let bit = {bit};
   let number = vec4<f32>((fours_w(word * p.fours + column) >> vec4<u32>(bit)) & vec4<u32>({most}u));
-  let at = word / p.words_per_block * 2u * p.fours + column;
-  return (number - fours_scale(at + p.fours)) * fours_scale(at);
+  let place = word / p.words_per_block * 2u * p.fours + column;
+  return (number - fours_scale(place + p.fours)) * fours_scale(place);
 }}"""
 _UNPACKED = {
     4: _COLUMNS.format(each=8, bit="k % 4u * 8u + k / 4u % 2u * 4u", most=15),
     8: _COLUMNS.format(each=4, bit="k % 4u * 8u", most=255),
 }
-"""Row k of the weights, where a product would read its right operand."""
+"""Columns of row k of the weights, where a product would read its right operand."""
 _STORE_TILE = """fn store4(start: u32, t: u32, lanes: u32, v: vec4<f32>) {
   let i = start + 4u * t;
   let r = vec4<f32>(epilogue(v.x, i), epilogue(v.y, i + 1u), epilogue(v.z, i + 2u), epilogue(v.w, i + 3u));

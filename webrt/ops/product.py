@@ -14,11 +14,12 @@ from webrt import dims as D
 from webrt.dims import Dim
 from webrt.errors import UnsupportedOp, UnsupportedType
 from webrt.ir import Value
-from webrt.lowering import MAX_ITERATIONS, Builder, Operand, Shape, Variant, Window, grid, strides
+from webrt.lowering import MAX_ITERATIONS, Builder, Operand, Variant, Window, grid
 from webrt.ops.bands import row_bands
+from webrt.ops.matrices import Matrices, as_rows, batch_axes, batch_offsets, transposed, turned
 from webrt.ops.product_variants import Operands, variants
 from webrt.ops.vectors import IDENTITY, Epilogue, accumulator, can_load4, finish, kind, through_temp
-from webrt.ops.view import View, move
+from webrt.ops.view import View
 
 K_STEP = 4
 MAX_K = K_STEP * (MAX_ITERATIONS - 4)
@@ -33,7 +34,8 @@ class Product:
 
     `b_row` is the number of elements from one row of b to the next, n where nothing is padded. `columns` = (first,
     count) where b holds these columns alone, and no others are written. `splits`: the batch is so many equal parts of
-    k, which runs on from one to the next.
+    k, which runs on from one to the next. `a_view` ([*a_batch, m, k]) and `b_view` ([*b_batch, k, n]): how the elements
+    of an operand are read that do not lie one after another; a view of a matrix, or of its transpose, by lines.
     """
 
     m: Dim
@@ -45,6 +47,18 @@ class Product:
     b_row: Dim | None = None
     columns: tuple[int, int] | None = None
     splits: int = 1
+    a_view: View | None = None
+    b_view: View | None = None
+
+    @property
+    def left(self) -> Matrices:
+        """How a's matrices lie. Raises UnsupportedOp for views that are not of lines."""
+        return Matrices.whole(self.a_batch, self.m, self.k) if self.a_view is None else Matrices.of(self.a_view)
+
+    @property
+    def right(self) -> Matrices:
+        """How b's matrices lie. Raises UnsupportedOp for views that are not of lines."""
+        return Matrices.whole(self.b_batch, self.k, self.row_of_b) if self.b_view is None else Matrices.of(self.b_view)
 
     @property
     def row_of_b(self) -> Dim:
@@ -67,14 +81,15 @@ def product(
     if left.dtype is None or left.dtype != right.dtype:
         raise UnsupportedType(f"a product of {left.dtype} and {right.dtype}")
     accumulator(out.dtype)
+    if s.b_view is not None and len(b.windows(right)) > 1:
+        raise UnsupportedOp("a view of a tensor that is larger than a binding")
     s = _rows_only(s)
     s, right = _padded(b, s, right)
     splits = _splits(b, s, right)
     if splits > 1:
         _sum_of_splits(b, s, splits, left, right, out, epilogue, name)
         return
-    aligned = can_load4(kind(out), s.n) and can_load4(kind(right), s.row_of_b)
-    written = out if aligned else through_temp(b, out)
+    written = out if _in_fours(s, right, out) else through_temp(b, out)
     *parts, (first, last, part) = _parts_of_k(b, s, right)
     sums: dict[str, Value] = {}
     for start, end, piece in parts:
@@ -88,11 +103,16 @@ def product(
 def product_transposed(
     b: Builder, s: Product, left: Value, right: Value, out: Value, epilogue: Epilogue = IDENTITY, name: str = "matmul"
 ) -> None:
-    """`product` of one matrix each, where `right` is [n, k]; one that is larger than a binding is transposed and
-    multiplied some of its rows at a time."""
-    parts = [right] if right.const is not None or not isinstance(s.k, int) else b.windows(right, K_STEP * s.k)
+    """`product` where `right` is [*b_batch, n, k]: a constant is transposed beforehand, anything else read so; of a
+    matrix that is larger than a binding some rows at a time are transposed and multiplied."""
+    lying = (*s.b_batch, s.n, s.k)
+    if right.const is not None:
+        columns = transposed(b, right, None if right.rank == len(lying) else lying)
+        product(b, s, left, columns, out, epilogue, name)
+        return
+    parts = b.windows(right, K_STEP * s.k) if isinstance(s.k, int) and not s.batch else [right]
     if not isinstance(s.k, int) or len(parts) == 1:
-        product(b, s, left, transposed(b, right), out, epilogue, name)
+        product(b, replace(s, b_view=turned(View.of(lying))), left, right, out, epilogue, name)
         return
     b.check(D.le(s.k, MAX_K), f"a product over more than {MAX_K} elements")
     row = kind(right).nbytes(s.k)
@@ -101,22 +121,15 @@ def product_transposed(
         if isinstance(part, Window) and isinstance(s.n, int):
             first = part.offset // row
             count = min(s.n - first, part.size // row)
-            turned = transposed(b, part, (count, s.k))
-            _launch(b, replace(s, columns=(first, count), b_row=count), left, turned, written, epilogue, name, (0, s.k))
+            columns = transposed(b, part, (count, s.k))
+            some = replace(s, columns=(first, count), b_row=count)
+            _launch(b, some, left, columns, written, epilogue, name, (0, s.k))
     finish(b, written, out, name)
 
 
-def transposed(b: Builder, v: Operand, shape: Shape | None = None) -> Value:
-    """The value (seen as `shape`) with its last two axes exchanged: a constant, or a temporary that is filled first."""
-    *lead, rows, columns = shape or (v.value if isinstance(v, Window) else v).known_shape
-    if isinstance(v, Value) and v.const is not None:
-        seen = v.const if shape is None else v.const.reshape([int(str(d)) for d in shape])
-        return b.constant(np.swapaxes(seen, -1, -2), v.dtype)
-    out = b.temp(kind(v), (*lead, columns, rows))
-    rank = len(lead) + 2
-    view = View.of((*lead, rows, columns)).permute([*range(rank - 2), rank - 1, rank - 2])
-    move(b, out, v, view, "transpose_last")
-    return out
+def _in_fours(s: Product, right: Value, out: Value) -> bool:
+    """Whether whole words of the output are written."""
+    return can_load4(kind(out), s.n) and (s.right.turned or can_load4(kind(right), *s.right.starts))
 
 
 def _splits(b: Builder, s: Product, right: Value) -> int:
@@ -149,15 +162,22 @@ def _adding(epilogue: Epilogue, sums: dict[str, Value]) -> Epilogue:
 
 
 def _rows_only(s: Product) -> Product:
-    """Without a batch in b, the rows of all of a's matrices are rows of one matrix."""
-    if s.batch and all(d == 1 for d in s.b_batch):
-        return replace(s, m=D.mul(D.prod(s.batch), s.m), batch=(), a_batch=(), b_batch=())
-    return s
+    """Without a batch in b, the rows of all of a's matrices are rows of one matrix, where they lie so."""
+    if not s.batch or any(d != 1 for d in s.b_batch):
+        return s
+    a_view = None if s.a_view is None else as_rows(s.a_view)
+    if s.a_view is not None and a_view is None:
+        return s
+    b_view = None if s.b_view is None else as_rows(s.b_view)
+    return replace(
+        s, m=D.mul(D.prod(s.batch), s.m), batch=(), a_batch=(), b_batch=(), a_view=a_view, b_view=b_view
+    )  # fmt: skip
 
 
 def _padded(b: Builder, s: Product, right: Value) -> tuple[Product, Value]:
     """A constant b whose rows are no multiple of 4 gets columns of zeros, so that it is loaded in fours."""
-    if right.const is None or can_load4(kind(right), s.n) or not isinstance(s.n, int) or s.n < 8:
+    apart = s.b_view is not None or can_load4(kind(right), s.n)
+    if right.const is None or apart or not isinstance(s.n, int) or s.n < 8:
         return s, right
     extra = -s.n % 4
     array: np.ndarray[Any, Any] = np.pad(right.const, [(0, 0)] * (right.const.ndim - 1) + [(0, extra)])
@@ -172,7 +192,7 @@ def _parts_of_k(b: Builder, s: Product, right: Value) -> list[tuple[int, Dim, Op
     if s.k > MAX_PARTS * MAX_K:
         raise UnsupportedOp(f"a product over {s.k} elements, more than {MAX_PARTS} parts of {MAX_K}")
     row = s.row_of_b
-    rows = b.windows(right, K_STEP * row) if isinstance(row, int) and not s.batch else [right]
+    rows = b.windows(right, K_STEP * row) if isinstance(row, int) and not s.batch and s.b_view is None else [right]
     parts: list[tuple[int, Dim, Operand]] = []
     for part in rows:
         first, last = 0, s.k
@@ -187,22 +207,24 @@ def _launch(
     b: Builder, s: Product, left: Value, right: Operand, out: Value, epilogue: Epilogue, name: str,
     span: tuple[Dim, Dim],
 ) -> None:  # fmt: skip
-    axes = _batch_axes(s)
+    a, w, axes = s.left, s.right, _batch_axes(s)
     params: dict[str, Dim | float] = {
-        "n": s.n, "k": s.k, "b_row": s.row_of_b, "k_first": span[0], "k_last": span[1], "width": s.width,
+        "n": s.n, "a_line": a.line, "b_line": w.line, "k_first": span[0], "k_last": span[1], "width": s.width,
         "batches": D.prod(s.batch),
     }  # fmt: skip
     for i, (size, a_step, b_step) in enumerate(axes):
         params |= {f"size_{i}": size, f"a_{i}": a_step, f"b_{i}": b_step}
-    if isinstance(right, Window):
-        params["b_window"] = right.offset * 8 // kind(right).bits
+    before = right.offset * 8 // kind(right).bits if isinstance(right, Window) else 0
+    shifted = (a.first, w.first, before) != (0, 0, 0)
+    if shifted:
+        params |= {"a_first": a.first, "b_first": D.sub(w.first, before)}
     if s.columns is not None:
         params["column"] = s.columns[0]
-    row = None if s.batch or not isinstance(s.k, int) else kind(left).nbytes(s.k)
+    row = None if s.batch or s.a_view is not None or not isinstance(s.k, int) else kind(left).nbytes(s.k)
     for band in row_bands(b, left, s.m, row):
         operands = Operands(
-            band.left, right, out, epilogue, band.rows, s.n, s.k, s.row_of_b, s.width, D.prod(s.batch),
-            s.columns is not None, _batch_offsets(len(axes), isinstance(right, Window)), bool(band.params),
+            band.left, right, out, epilogue, band.rows, s.n, s.k, a, w, s.width, D.prod(s.batch),
+            s.columns is not None, batch_offsets(len(axes), shifted), bool(band.params),
         )  # fmt: skip
         reads = {"a": band.left, "b": right, **band.operands(epilogue, out, s.n)}
         b.launch(
@@ -213,36 +235,9 @@ def _launch(
 
 
 def _batch_axes(s: Product) -> list[tuple[Dim, Dim, Dim]]:
-    """(size, elements from one step to the next in a, in b) per axis; axes are merged where both sides allow it."""
-    if s.splits > 1:
-        each = D.floordiv(s.k, s.splits)
-        return [(s.splits, each, D.mul(each, s.row_of_b))]
-    a_steps = [D.mul(x, D.mul(s.m, s.k)) for x in strides(s.a_batch)]
-    b_steps = [D.mul(x, D.mul(s.k, s.row_of_b)) for x in strides(s.b_batch)]
-    axes: list[tuple[Dim, Dim, Dim]] = []
-    for size, a_size, a_step, b_size, b_step in zip(s.batch, s.a_batch, a_steps, s.b_batch, b_steps):
-        if size == 1:
-            continue
-        step_a, step_b = _step(size, a_size, a_step), _step(size, b_size, b_step)
-        if axes and axes[-1][1] == D.mul(size, step_a) and axes[-1][2] == D.mul(size, step_b):
-            axes[-1] = (D.mul(axes[-1][0], size), step_a, step_b)
-        else:
-            axes.append((size, step_a, step_b))
-    return axes or [(1, 0, 0)]
-
-
-def _step(size: Dim, own: Dim, step: Dim) -> Dim:
-    """0 where the operand has one matrix for all of the axis; known at the run where `own` is symbolic."""
-    return step if own == size else D.select(D.eq(own, 1), 0, step)
-
-
-def _batch_offsets(axes: int, windowed: bool) -> str:
-    """Where a's and b's matrices of the result's matrix z start. Of a window of b it is where the whole would start:
-    the difference wraps around, and the sum with a row's place in the whole is right again."""
-    lines = [
-        f"at += rest % p.size_{i} * vec2<u32>(p.a_{i}, p.b_{i}); rest /= p.size_{i};" for i in reversed(range(1, axes))
-    ]
-    return "\n".join(
-        ["fn batch_offsets(z: u32) -> vec2<u32> {", "var rest = z; var at = vec2<u32>();", *lines,
-         f"return at + rest * vec2<u32>(p.a_0, p.b_0){' - vec2<u32>(0u, p.b_window)' if windowed else ''}; }}"]
-    )  # fmt: skip
+    """(size, elements from one step to the next in a, in b) of the batch, or of the parts of k."""
+    if s.splits == 1:
+        return batch_axes(s.batch, s.left, s.a_batch, s.right, s.b_batch)
+    each = D.floordiv(s.k, s.splits)
+    a_step = D.mul(each, s.left.line) if s.left.turned else each
+    return [(s.splits, a_step, each if s.right.turned else D.mul(each, s.right.line))]

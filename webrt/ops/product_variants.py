@@ -14,11 +14,12 @@ from typing import Any
 from webrt import dims as D
 from webrt import dtypes as T
 from webrt.dims import Dim
-from webrt.dtypes import DType
 from webrt.ir import Value
 from webrt.lowering import Groups, Operand, Variant, grid
+from webrt.ops.matrices import Matrices
+from webrt.ops.product_text import Lines, fetches_a, fetches_b, stores, tile_loads
 from webrt.ops.tiles import Tile
-from webrt.ops.vectors import Epilogue, can_load4, kind, load4, store_fours, vec_of
+from webrt.ops.vectors import Epilogue, can_load4, kind, vec_of
 
 SOFTWARE: dict[str, Any] = {"kinds": ["software"]}
 LLVMPIPE: dict[str, Any] = {**SOFTWARE, "architectures": ["llvmpipe"]}
@@ -76,17 +77,20 @@ def _not(x: Dim) -> Dim:
 
 @dataclass(frozen=True)
 class Fours:
-    """What is read and written in aligned fours: rows of a, rows of b, rows of the output."""
+    """What is read and written in aligned fours: lines of a, lines of b, rows of the output; and whether there are
+    whole fours of k."""
 
     a: bool
     b: bool
     out: bool
+    k: bool
 
 
 @dataclass(frozen=True)
 class Operands:
-    """The bindings of a product and its sizes: `width` columns are computed of n, all of them unless `part`; `row` is
-    the length of b's rows. `batch_offsets` is that function's text. `band`: the rows are some of the output's."""
+    """The bindings of a product and its sizes: `width` columns are computed of n, all of them unless `part`; `a` and
+    `b` say how the operands' matrices lie. `batch_offsets` is that function's text. `band`: the rows are some of the
+    output's."""
 
     left: Operand
     right: Operand
@@ -95,7 +99,8 @@ class Operands:
     m: Dim
     n: Dim
     k: Dim
-    row: Dim
+    a: Matrices
+    b: Matrices
     width: Dim
     batches: Dim
     part: bool
@@ -107,12 +112,21 @@ class Operands:
         """How many rows, columns and matrices are computed."""
         return self.m, self.width, self.batches
 
+    @property
+    def starts(self) -> tuple[tuple[Dim, ...], tuple[Dim, ...]]:
+        """What is a multiple of 4 where a is read in fours, and b: along k in lines that run along k."""
+        a, b = self.a.starts, self.b.starts
+        return a if self.a.turned else (*a, self.k), (*b, self.k) if self.b.turned else b
+
 
 def variants(o: Operands) -> Iterator[Variant]:
     """The variants of a product, in order of preference; those that read fours where only the run's sizes allow it come
     before those that never do."""
-    known = Fours(can_load4(kind(o.left), o.k), can_load4(kind(o.right), o.row), can_load4(kind(o.out), o.n))
-    known = replace(known, out=known.out and known.b)
+    a, b = o.starts
+    known = Fours(
+        can_load4(kind(o.left), *a), can_load4(kind(o.right), *b), can_load4(kind(o.out), o.n), D.mod(o.k, 4) == 0
+    )
+    known = replace(known, out=known.out and (known.b or o.b.turned))
     hoped, condition = _hoped(o, known)
     for form in FORMS:
         applies = form.applies(o.m)
@@ -131,11 +145,13 @@ def _in_slot(v: Operand) -> bool:
 
 def _hoped(o: Operands, known: Fours) -> tuple[Fours, Dim]:
     """What could be read and written in fours, and the size that is not 0 where it can."""
-    a, b, out = (_is_four(x) for x in (o.k, o.row, o.n))
     if kind(o.left).bits < 16 or kind(o.right).bits < 16:
         return known, 1
-    hoped = Fours(a != 0, b != 0, out != 0 and b != 0 and kind(o.out).bits >= 16)
-    return hoped, D.prod([d for d in (a, b, out) if d != 0])
+    sizes = (*o.starts, (o.n,), (o.k,))
+    a, b, out, k = (all(_is_four(x) != 0 for x in those) for those in sizes)
+    hoped = Fours(a, b, out and (b or o.b.turned) and kind(o.out).bits >= 16, k)
+    needed = [those for those, yes in zip(sizes, (a, b, out, k)) if yes]
+    return hoped, D.prod([_is_four(x) for x in dict.fromkeys(x for those in needed for x in those)])
 
 
 def _is_four(x: Dim) -> Dim:
@@ -144,18 +160,19 @@ def _is_four(x: Dim) -> Dim:
 
 def _variant(o: Operands, form: Form, fours: Fours, textures: Mapping[str, str], when: Dim) -> Variant:
     kinds = {"a": kind(o.left), "b": kind(o.right), "out": kind(o.out)}
-    tile = Tile(form.rows, form.vectors, form.lanes, not fours.a, not fours.b, kinds["out"] == T.F32, o.band)
-    loads = [load4("a", kinds["a"], fours.a, not form.body), _load_columns(kinds["b"], fours.b, not form.body)]
+    a, b = Lines(fours.a, o.a.turned), Lines(fours.b, o.b.turned)
+    tile = Tile(form.rows, form.vectors, form.lanes, a, b, not fours.k, kinds["out"] == T.F32, o.band)
+    fetches = [*fetches_a(kinds["a"], a), *fetches_b(kinds["b"], b)]
     fns = [
-        o.batch_offsets, *loads,
+        o.batch_offsets, *(fetches if form.body else tile_loads(kinds["a"], a, kinds["b"], b)),
         o.epilogue.fn4 if fours.out else o.epilogue.fn,
-        *_store(kinds["out"], fours, o.part), *([] if form.body else [tile.fn]),
+        *stores(kinds["out"], fours.out, tile.apart, o.part), *([] if form.body else [tile.fn]),
     ]  # fmt: skip
     consts = {} if form.body else {"ROWS": form.rows, "VECTORS": form.vectors}
     if form.lanes and not form.body:
         consts["LANES"] = form.lanes
     if form.lanes:
-        consts["SPAN"] = form.vectors * form.lanes * (1 if fours.b else 4)
+        consts["SPAN"] = form.vectors * form.lanes * (4 if tile.apart else 1)
     return Variant(
         form.body or ("matmul_broadcast" if form.lanes else "matmul_tile"),
         _groups(o, form),
@@ -181,27 +198,3 @@ def _groups(o: Operands, form: Form) -> Groups:
     rows = D.ceildiv(o.m, form.rows)
     spans = D.ceildiv(o.width, 4 * form.vectors * max(1, form.lanes))
     return grid(D.prod((rows, spans, o.batches)), 1 if form.lanes else 64)
-
-
-def _load_columns(dtype: DType, aligned: bool, fours: bool) -> str:
-    """`columns_b(row, t, lanes)`: of the row that starts at `row` columns 4t … 4t+3, or four that are `lanes` apart.
-    `fours`: where rows are aligned, `row` counts fours."""
-    if aligned:
-        load, at = load4("b", dtype, True, fours), "t" if fours else "4u * t"
-        return f"{load}\nfn columns_b(row: u32, t: u32, lanes: u32) -> vec4<B> {{ return load4_b(row + {at}); }}"
-    value = ", ".join(f"load_b(i + {k}u * lanes)" for k in range(4))
-    return f"fn columns_b(row: u32, t: u32, lanes: u32) -> vec4<B> {{ let i = row + t; return vec4<B>({value}); }}"
-
-
-def _store(dtype: DType, fours: Fours, part: bool) -> list[str]:
-    """`store4(start, t, lanes, v)`: columns of the row that starts at `start`, as `columns_b` counts them."""
-    head = "fn store4(start: u32, t: u32, lanes: u32, v: vec4<Out>)"
-    row = "start + p.column" if part else "start"
-    if fours.out:
-        body = f"if (4u * t < p.width) {{ let i = {row} + 4u * t; let r = epilogue4(v, i); {store_fours(dtype)} }}"
-        return [f"{head} {{ {body} }}"]
-    column = "4u * t + {k}u" if fours.b else "t + {k}u * lanes"
-    store = f"let i = {row} + at; out[i] = epilogue(v, i);"
-    one = f"fn store1(start: u32, at: u32, v: Out) {{ if (at < p.width) {{ {store} }} }}"
-    calls = " ".join(f"store1(start, {column.format(k=k)}, v.{c});" for k, c in enumerate("xyzw"))
-    return [one, f"{head} {{ {calls} }}"]

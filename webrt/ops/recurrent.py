@@ -15,7 +15,7 @@ from webrt.errors import InvalidModel, NotConstant, ShapeError, UnsupportedOp
 from webrt.ir import Node, Value
 from webrt.lowering import MAX_GROUPS, MAX_ITERATIONS, Builder, Groups, Info, Shape, Variant, op, require
 from webrt.ops import cells
-from webrt.ops.product import Product, product, transposed
+from webrt.ops.product import Product, product_transposed
 from webrt.ops.vectors import IDENTITY, Epilogue, finish, through_temp
 
 MAX_HIDDEN = 2048
@@ -116,7 +116,7 @@ def _input_products(n: Node, b: Builder, s: Sizes, late: bool) -> Value:
         at = "i / (p.bias_rows * p.bias_width) * p.bias_width + i % p.bias_width"
         epilogue = Epilogue(f"return v + load_bias({at});", {"bias": bias}, {"bias_rows": rows, "bias_width": columns})
     sizes = Product(rows, columns, s.width, (s.directions,), (1,), (s.directions,))
-    product(b, sizes, n.input(0), transposed(b, n.input(1)), out, epilogue, "recurrent_inputs")
+    product_transposed(b, sizes, n.input(0), n.input(1), out, epilogue, "recurrent_inputs")
     return out
 
 

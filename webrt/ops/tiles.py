@@ -2,8 +2,10 @@
 
 Of four steps of k all terms are added in one expression: a software adapter keeps sums in memory between statements. As
 the product of a matrix of b's columns with four elements of a they are added column by column there, which needs fewer
-registers than row by row. Rows and columns are counted in fours where they can be: SwiftShader shifts lane by lane.
-The loop that stores has a constant count: with one known only at a run, Mesa's llvmpipe takes milliseconds a dispatch.
+registers than row by row. An operand whose lines run the other way is read in fours along them all the same, four by
+four elements at a time, and these change places in registers. Rows and columns are counted in fours where they can be:
+SwiftShader shifts lane by lane. The loop that stores has a constant count: with one known only at a run, Mesa's
+llvmpipe takes milliseconds a dispatch.
 """
 
 from __future__ import annotations
@@ -11,22 +13,28 @@ from __future__ import annotations
 from collections.abc import Iterator
 from dataclasses import dataclass
 
+from webrt.ops.product_text import Lines
 from webrt.ops.vectors import in_turn
 
 
 @dataclass(frozen=True)
 class Tile:
-    """`lanes` > 0: the rows of a are shared by a subgroup of so many invocations; one of 4 is a quad. `tail`: k may be
-    no multiple of 4, and a is counted in elements; `apart`: the four columns of a vector are not next to each other,
-    and b is counted in elements. `floats`: the operands are no integers. `band`: the first row is p.first_row."""
+    """`lanes` > 0: what is loaded of a is shared by a subgroup of so many invocations; one of 4 is a quad. `tail`: k
+    may be no multiple of 4. `floats`: the operands are no integers. `band`: the first row is p.first_row."""
 
     rows: int
     vectors: int
-    lanes: int = 0
+    lanes: int
+    a: Lines
+    b: Lines
     tail: bool = False
-    apart: bool = False
     floats: bool = True
     band: bool = False
+
+    @property
+    def apart(self) -> bool:
+        """Whether the four columns of a vector are not next to each other."""
+        return not (self.b.fours or self.b.turned)
 
     @property
     def fn(self) -> str:
@@ -34,18 +42,20 @@ class Tile:
         columns, the next ones are `lanes` further on, and `lane` is its place in the subgroup."""
         each = [(r, j) for r in range(self.rows) for j in range(self.vectors)]
         tail = ["for (; k < k_last; k++) {", *self._ones(), "}"] if self.tail else []
-        a_unit, b_unit = "" if self.tail else " / 4u", "" if self.apart else " / 4u"
+        a = "row + k * p.a_line" if self.a.turned else "row * p.a_line + k"
+        b = "k" if self.b.turned else "k * p.b_line"
         return "\n".join(
             [
                 f"fn tile(z: u32, {'row_in' if self.band else 'row'}: u32, first: u32, lanes: u32, lane: u32) {{",
                 *(["let row = p.first_row + row_in;"] if self.band else []),
                 "let offsets = batch_offsets(z); let k_last = p.k_last; var k = p.k_first;",
-                f"let a_row = p.k{a_unit}; var at = (offsets.x + row * p.k + k){a_unit};",
-                f"let b_row = p.b_row{b_unit}; var b0 = (offsets.y + k * p.b_row){b_unit};",
+                f"let a_line = p.a_line{self._a_unit}; var at = (offsets.x + {a}){self._a_unit};",
+                f"let b_line = p.b_line{self.b.unit}; var b0 = (offsets.y + {b}){self.b.unit};",
                 *(f"let t{j} = first + {j * (4 if self.apart else 1)}u * lanes;" for j in range(self.vectors)),
-                *(f"let r{r} = {self._start(r)} * a_row;" for r in range(self.loads)),
+                *(f"let r{r} = {self._start(r)};" for r in range(self.loads)),
+                *(f"let s{j} = 4u * t{j} * b_line;" for j in range(self.vectors) if self.b.turned),
                 *(f"var c{r}_{j} = vec4<Out>();" for r, j in each),
-                "for (; k + 4u <= k_last; k += 4u) {", *self._fours(), "b0 = b3 + b_row;", "}", *tail,
+                "for (; k + 4u <= k_last; k += 4u) {", *self._fours(), "}", *tail,
                 *in_turn([[f"c{r}_{j}"] for r, j in each], self._store, "i"),
                 "}",
             ]
@@ -59,36 +69,91 @@ class Tile:
         return f"if ({row} < {end}) {{ store4(({start}{row}) * p.n, first + {column}, lanes, c0_0); }}"
 
     @property
+    def _blocks(self) -> int:
+        """Fours of rows that are loaded at once, of a turned operand."""
+        return self.rows // 4 if self.a.turned else 0
+
+    @property
+    def _a_unit(self) -> str:
+        return self.a.unit if self._blocks or not self.a.turned else ""
+
+    @property
     def loads(self) -> int:
-        """How many rows of a an invocation loads."""
-        return -(-self.rows // self.lanes) if self.lanes else self.rows
+        """How many places of its own an invocation loads from of a: rows, or fours of rows at a step each."""
+        places = 4 * self._blocks if self.a.turned else self.rows
+        return -(-places // self.lanes) if self.lanes else places
 
     def _start(self, r: int) -> str:
-        return f"(lane + {r * self.lanes}u)" if self.lanes else f"{r}u"
+        at = f"(lane + {r * self.lanes}u)" if self.lanes else f"{r}u"
+        if not self.a.turned:
+            return f"{at} * a_line"
+        return f"{at} % 4u * a_line + {at} / 4u * {self.a.four}u"
 
     def _fours(self) -> Iterator[str]:
-        yield " ".join(f"let b{i} = b{i - 1} + b_row;" for i in (1, 2, 3))
-        yield from (f"let own{r} = load4_a(at + r{r});" for r in range(self.loads))
-        yield from (f"let x{r} = {self._row(r)};" for r in range(self.rows))
+        yield from self._rows_of_fours()
+        yield from self._columns_of_fours()
         for j in range(self.vectors):
             each = [f"e{j}_{i}" for i in range(4)]
-            yield " ".join(f"let {e} = columns_b(b{i}, t{j}, lanes);" for i, e in enumerate(each))
             if self.floats:
                 yield f"let e{j} = mat4x4<B>({', '.join(each)});"
             for r in range(self.rows):
                 terms = (f"x{r}.{c} * {e}" for c, e in zip("xyzw", each))
                 yield f"c{r}_{j} += {f'e{j} * x{r}' if self.floats else ' + '.join(terms)};"
-        yield f"at += {4 if self.tail else 1}u;"
+
+    def _rows_of_fours(self) -> Iterator[str]:
+        """x0, x1, …: four steps of each row."""
+        if self.a.turned and not self._blocks:
+            steps = ", ".join(f"load_a(at + {i}u * a_line)" for i in range(4))
+            yield f"let x0 = vec4<A>({steps}); at += 4u * a_line;"
+            return
+        yield from (f"let own{r} = load4_a(at + r{r});" for r in range(self.loads))
+        if not self.a.turned:
+            yield from (f"let x{r} = {self._shared(r)};" for r in range(self.rows))
+            yield f"at += {self.a.four}u;"
+            return
+        yield from (f"let y{q} = {self._shared(q)};" for q in range(4 * self._blocks))
+        for r in range(self.rows):
+            steps = ", ".join(f"y{r // 4 * 4 + i}.{'xyzw'[r % 4]}" for i in range(4))
+            yield f"let x{r} = vec4<A>({steps});"
+        yield "at += 4u * a_line;"
+
+    def _columns_of_fours(self) -> Iterator[str]:
+        """e0_0, e0_1, …: of each vector of columns four steps."""
+        if not self.b.turned:
+            yield " ".join(f"let b{i} = b{i - 1} + b_line;" for i in (1, 2, 3))
+            for j in range(self.vectors):
+                yield " ".join(f"let e{j}_{i} = columns_b(b{i}, t{j}, lanes);" for i in range(4))
+            yield "b0 = b3 + b_line;"
+            return
+        for j in range(self.vectors):
+            yield " ".join(f"let w{j}_{i} = load4_b(b0 + s{j} + {i}u * b_line);" for i in range(4))
+            for i, c in enumerate("xyzw"):
+                yield f"let e{j}_{i} = vec4<B>({', '.join(f'w{j}_{column}.{c}' for column in range(4))});"
+        yield f"b0 += {self.b.four}u;"
 
     def _ones(self) -> Iterator[str]:
-        yield from (f"let e{j} = columns_b(b0, t{j}, lanes);" for j in range(self.vectors))
-        yield from (f"let own{r} = load_a(at + r{r});" for r in range(self.loads))
+        yield from self._columns_of_ones()
+        if self.a.turned and not self._blocks:
+            yield "let x0 = load_a(at);"
+        elif self.a.turned:
+            yield from (f"let y{i} = load4_a(at + {i * self.a.four}u);" for i in range(self._blocks))
+            yield from (f"let x{r} = y{r // 4}.{'xyzw'[r % 4]};" for r in range(self.rows))
+        else:
+            yield from (f"let own{r} = load_a(at + r{r});" for r in range(self.loads))
+            yield from (f"let x{r} = {self._shared(r)};" for r in range(self.rows))
         for r in range(self.rows):
-            yield f"let x{r} = {self._row(r)};"
             yield " ".join(f"c{r}_{j} += x{r} * e{j};" for j in range(self.vectors))
-        yield "at++; b0 += b_row;"
+        yield f"at += {'a_line' if self.a.turned else '1u'}; b0 += {'1u' if self.b.turned else 'b_line'};"
 
-    def _row(self, r: int) -> str:
+    def _columns_of_ones(self) -> Iterator[str]:
+        for j in range(self.vectors):
+            value = f"columns_b(b0, t{j}, lanes)"
+            if self.b.turned:
+                value = f"vec4<B>({', '.join(f'load_b(b0 + s{j} + {i}u * b_line)' for i in range(4))})"
+            yield f"let e{j} = {value};"
+
+    def _shared(self, r: int) -> str:
+        """What one invocation of the subgroup has loaded, by its number among all that they load."""
         if not self.lanes:
             return f"own{r}"
         broadcast = "quadBroadcast" if self.lanes == 4 else "subgroupBroadcast"

@@ -64,6 +64,11 @@ class View:
         shape[axis], steps[axis] = size, 0
         return View(tuple(shape), tuple(steps), self.offset)
 
+    def of_rank(self, rank: int) -> View:
+        """The view with axes of size 1 before its own."""
+        more = (0,) * (rank - len(self.shape))
+        return View((*(1 for _ in more), *self.shape), (*more, *self.strides), self.offset)
+
     def collapsed(self) -> View:
         """The same elements in the same order with the fewest axes."""
         out: list[tuple[Dim, Dim]] = []
