@@ -10,6 +10,7 @@ compiled under Pyodide and run by web/player.js. Where there is no WebGPU adapte
 from __future__ import annotations
 
 import argparse
+import shutil
 import sys
 import time
 from dataclasses import dataclass
@@ -152,7 +153,7 @@ def main() -> int:
     parser = argparse.ArgumentParser(description=(__doc__ or "").split("\n")[0])
     parser.add_argument("--text", default=PICTURE_TEXT, help=f"what the picture says (default: {PICTURE_TEXT})")
     parser.add_argument("--no-browser", action="store_true", help="only on this machine")
-    parser.add_argument("--out", type=Path, default=Path("demo"), help="where the screenshot goes (default: demo)")
+    parser.add_argument("--out", type=Path, default=Path("demo"), help="where model and screenshot go (default: demo)")
     args = parser.parse_args()
     bars = Bars()
     try:
@@ -160,7 +161,8 @@ def main() -> int:
         picture = web_dir() / PICTURE
         if args.text != PICTURE_TEXT:
             draw(args.text, picture := args.out / "picture.png")
-        readings = [read_natively(assets.demo_model_path(bars), picture, bars)]
+        model = shutil.copyfile(assets.demo_model_path(bars), args.out / "model.onnx")
+        readings = [read_natively(model, picture, bars)]
         if args.no_browser:
             pass
         elif chromium.find_chromium() is None:

@@ -9,11 +9,10 @@ from pathlib import Path
 import numpy as np
 import onnx.parser
 import pytest
-from onnx import TensorProto, helper
+from onnx import TensorProto, helper, numpy_helper
 from playwright.sync_api import Browser, Page, Route
 
 from tests.fuzz.seeds import GRAPHS, text_model
-from tests.test_readme import write_model
 from webrt import planfile
 from webrt.cli import chromium, site
 from webrt.compiler.compile import CompileOptions, compile_model
@@ -53,8 +52,20 @@ def page(browser: Browser, site_url: str) -> Iterator[Page]:
 @pytest.fixture
 def model(tmp_path: Path) -> Path:
     """pixels float32[batch, 3, height, width] → logits float32[batch, 10]."""
-    write_model(tmp_path / "model.onnx")
-    return tmp_path / "model.onnx"
+    w = numpy_helper.from_array(np.random.default_rng(0).normal(size=(3, 10)).astype(np.float32), "w")
+    axes = numpy_helper.from_array(np.array([2, 3]), "axes")
+    nodes = [
+        helper.make_node("Relu", ["pixels"], ["r"], "relu"),
+        helper.make_node("ReduceMean", ["r", "axes"], ["m"], "mean", keepdims=0),
+        helper.make_node("MatMul", ["m", "w"], ["logits"], "classes"),
+    ]
+    pixels = helper.make_tensor_value_info("pixels", TensorProto.FLOAT, ["batch", 3, "height", "width"])
+    logits = helper.make_tensor_value_info("logits", TensorProto.FLOAT, ["batch", 10])
+    graph = helper.make_graph(nodes, "page", [pixels], [logits], [w, axes])
+    made = helper.make_model(graph, opset_imports=[helper.make_opsetid("", 20)], ir_version=10)
+    path = tmp_path / "model.onnx"
+    path.write_bytes(made.SerializeToString())
+    return path
 
 
 def drop(page: Page, path: Path) -> None:

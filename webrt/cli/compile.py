@@ -25,7 +25,7 @@ EXAMPLES = """examples:
   webrt compile model.onnx --dim batch=1 --strict      one batch size; no node may run on the CPU
   webrt compile model.onnx --weights int4              weights of 4 bits; --f16 and --int8 are other ways
   webrt compile model.onnx --int8 --sample a.npz --sample b.npz -o small.onnx
-  webrt compile model.onnx --known rate=16000          an input whose elements decide shapes; or a .npy file
+  webrt compile silero_vad.onnx --known sr=16000       an input whose elements decide shapes; or a .npy file
   webrt compile stranger.onnx --require-sandbox        only where every layer of the sandbox is on"""
 Made: TypeAlias = tuple[Sequence[PlacedNode], Mapping[str, Any]]
 NOT_CONFINED = "Compiling without a sandbox: a flaw that a hostile model finds has all the rights of this account."
