@@ -13,7 +13,7 @@ A body is a file of `shaders/`. Its first lines say what the generated prologue 
 words), the alias `A` (the type to compute in), `load_a(i)` for element i, and for a written one `store_a(i, v)` where
 an element is a whole word, else `pack_a(v0, v1[, v2, v3])` -> the word. An array of vec4s and a texture have
 `fours_a(t)`, the words 4t … 4t+3, in place of `a[t]`: a body that reads through these functions alone serves buffers
-and textures. Nothing of a model (names, strings) may enter the text.
+and textures. A parameter is read as `p.x` everywhere. Nothing of a model (names, strings) may enter the text.
 """
 
 from __future__ import annotations
@@ -34,6 +34,10 @@ from webrt.resources import shader_text
 _KEYS = ("bindings", "params", "consts", "fns", "types", "use")
 _BINDING = re.compile(r"^@group\(0\) @binding\((\d+)\) var(?:<[^>]*>)? (\w+):", re.M)
 _NAME = re.compile(r"[a-z][a-z0-9_]*\Z")
+_UNIFORM = "@group(0) @binding(0) var<uniform> p: Params;"
+_PARAM = re.compile(r"\bp\.(\w+)")
+_MAIN = re.compile(r"^fn main\([^{]*\{", re.M)
+_TOGETHER = re.compile(r"Barrier\(|\bsubgroup|\bquad[A-Z]|workgroupUniformLoad")
 _FORMATS = {"f32": "float", "u32": "uint"}
 
 
@@ -109,7 +113,7 @@ def _built(
     parts += [shader_text(f"lib/{lib}") for lib in libs]
     parts += [_accessors(b) for b in binds]
     parts += [*fns, header.body]
-    text = "\n".join(p.strip("\n") for p in parts if p) + "\n"
+    text = _held("\n".join(p.strip("\n") for p in parts if p) + "\n", params)
     return text, _digest(text)
 
 
@@ -190,7 +194,19 @@ def _params(params: Sequence[str]) -> list[str]:
     if not params:
         return []
     fields = "".join(f"  {n}: u32,\n" for n in params)
-    return [f"struct Params {{\n{fields}}}", "@group(0) @binding(0) var<uniform> p: Params;"]
+    return [f"struct Params {{\n{fields}}}", _UNIFORM]
+
+
+def _held(text: str, params: Sequence[str]) -> str:
+    """The text with the parameters that it names read once, at the start of main: on SwiftShader each read of one
+    takes as long as some fifteen FMAs of vectors. A variable is not uniform, so kernels whose invocations work together
+    keep to the block."""
+    if _TOGETHER.search(text) or _UNIFORM not in text:
+        return text
+    named = set(_PARAM.findall(text))
+    reads = " ".join(f"held.{n} = p.{n};" for n in params if n in named)
+    text = _PARAM.sub(r"held.\1", text).replace(_UNIFORM, f"{_UNIFORM}\nvar<private> held: Params;", 1)
+    return _MAIN.sub(lambda m: f"{m[0]}\n  {reads}", text, count=1)
 
 
 def _declaration(b: Bind, index: int) -> str:
