@@ -2,10 +2,10 @@
 //! params n length epsilon
 //! consts CENTRED LANES
 //! types V
-//! fns affine unit_x keep
+//! fns affine unit_x keep_out
 //! use index nan
 
-// One invocation per row of p.length units V (f32 or vec4<f32>, read and written by unit_x and keep): mean, mean square of what is left, scaled values.
+// One invocation per row of p.length units V (f32 or vec4<f32>, read and written by unit_x and keep_out): mean, mean square of what is left, scaled values.
 @compute @workgroup_size(64)
 fn main(@builtin(workgroup_id) group: vec3<u32>, @builtin(num_workgroups) groups: vec3<u32>, @builtin(local_invocation_index) local: u32) {
   let row = flat_index(group, groups, local);
@@ -24,5 +24,5 @@ fn main(@builtin(workgroup_id) group: vec3<u32>, @builtin(num_workgroups) groups
     squares += d * d;
   }
   let factor = 1.0 / sqrt(across_sum(squares) / count + bitcast<f32>(p.epsilon));
-  for (var k = 0u; k < p.length; k += 1u) { keep(base + k, affine((unit_x(base + k) - mean) * factor, k)); }
+  for (var k = 0u; k < p.length; k += 1u) { keep_out(base + k, affine((unit_x(base + k) - mean) * factor, k)); }
 }

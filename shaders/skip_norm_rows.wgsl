@@ -2,7 +2,7 @@
 //! params n length epsilon
 //! consts CENTRED LANES
 //! types V
-//! fns affine summed
+//! fns affine summed unit_x unit_skip unit_total keep_total keep_out
 //! use index nan
 
 // One invocation per row of p.length units V (f32 or vec4<f32>): total = x + skip, and from it what norm_rows does.
@@ -15,8 +15,8 @@ fn main(@builtin(workgroup_id) group: vec3<u32>, @builtin(num_workgroups) groups
   var sums = V(0.0);
   var squares = V(0.0);
   for (var k = 0u; k < p.length; k += 1u) {
-    let v = summed(x[base + k] + skip[base + k], k);
-    total[base + k] = v;
+    let v = summed(unit_x(base + k) + unit_skip(base + k), k);
+    keep_total(base + k, v);
     sums += v;
     squares += v * v;
   }
@@ -25,10 +25,10 @@ fn main(@builtin(workgroup_id) group: vec3<u32>, @builtin(num_workgroups) groups
     mean = across_sum(sums) / count;
     squares = V(0.0);
     for (var k = 0u; k < p.length; k += 1u) {
-      let d = total[base + k] - mean;
+      let d = unit_total(base + k) - mean;
       squares += d * d;
     }
   }
   let factor = 1.0 / sqrt(across_sum(squares) / count + bitcast<f32>(p.epsilon));
-  for (var k = 0u; k < p.length; k += 1u) { out[base + k] = affine((total[base + k] - mean) * factor, k); }
+  for (var k = 0u; k < p.length; k += 1u) { keep_out(base + k, affine((unit_total(base + k) - mean) * factor, k)); }
 }

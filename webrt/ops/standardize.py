@@ -94,16 +94,15 @@ def _row_kernel(
     along = all(a.at == _along(rows) for a in given.values())
     reads = {"x": x, **{k: a.value for k, a in given.items()}}
     vec = rows.fours
-    fits = all(v.dtype == T.F32 or (vec == 4 and v.dtype in T.FLOATS) for v in (*reads.values(), out))
-    if not (along and fits and rows.contiguous) or split(rows.count, rows.length) is not None:
+    if (
+        not (along and _by_units(vec, *reads.values(), out) and rows.contiguous)
+        or split(rows.count, rows.length) is not None
+    ):
         return False
-    text = "v" + (" * unit_scale(k)" if scale else "") + (" + unit_bias(k)" if bias else "")
-    affine = f"fn affine(v: V, k: u32) -> V {{ return {text}; }}"
-    store = "out[u] = r;" if vec == 1 else f"let i = 4u * u; {store_fours(kind(out))}"
-    keep = f"fn keep(u: u32, r: V) {{ {store} }}"
     variant = Variant(
         "norm_rows", grid(rows.count), consts={"CENTRED": centred, "LANES": vec}, types={"V": UNIT[vec]},
-        use=(f"unit{vec}",), fns=[*(_unit(k, v, vec) for k, v in reads.items()), affine, keep],
+        use=(f"unit{vec}",),
+        fns=[*(_unit(k, v, vec) for k, v in reads.items()), _affine(given), _keep("out", out, vec)],
         vec=vec_of(**{k: (kind(v), vec == 4) for k, v in {**reads, "out": out}.items()}),
     )  # fmt: skip
     params = {"n": rows.count, "length": D.floordiv(rows.length, vec), "epsilon": epsilon}
@@ -118,28 +117,47 @@ def _unit(name: str, v: Value, lanes: int) -> str:
     return f"{load4(name, kind(v), True, fours=True)}\nfn unit_{name}(k: u32) -> V {{ return load4_{name}(k); }}"
 
 
+def _by_units(lanes: int, *values: Value) -> bool:
+    """Whether a kernel reads and writes the values by units of so many lanes: f32, or whole fours of halves."""
+    return all(v.dtype == T.F32 or (lanes == 4 and v.dtype in T.FLOATS) for v in values)
+
+
+def _affine(given: Mapping[str, Affine]) -> str:
+    """`fn affine(v, k) -> V`: unit k of a row, scaled and shifted."""
+    text = "v" + (" * unit_scale(k)" if "scale" in given else "") + (" + unit_bias(k)" if "bias" in given else "")
+    return f"fn affine(v: V, k: u32) -> V {{ return {text}; }}"
+
+
+def _keep(name: str, v: Value, lanes: int) -> str:
+    """`fn keep_<name>(u, r)`: stores unit u."""
+    store = f"{name}[u] = r;" if lanes == 1 else f"let i = 4u * u; {store_fours(kind(v), name)}"
+    return f"fn keep_{name}(u: u32, r: V) {{ {store} }}"
+
+
 def skip_rows(
     b: Builder, out: Value, total: Value, summands: Mapping[str, Value], rows: Rows, *, epsilon: float, centred: bool,
     affine: Mapping[str, Affine], name: str,
 ) -> bool:  # fmt: skip
-    """total = x + skip (+ shift along the row), out = total normalized: one kernel where all is f32 and of fitting
-    shapes; False where that does not hold."""
-    full, shift = [summands["x"], summands["skip"]], summands.get("shift")
+    """total = x + skip (+ shift along the row), out = total normalized: one kernel where shapes fit, and all is f32 or
+    rows are whole fours; False where that does not hold."""
+    full, shift, vec = [summands["x"], summands["skip"]], summands.get("shift"), rows.fours
+    reads = {**summands, **{k: a.value for k, a in affine.items()}}
     along = all(a.at == _along(rows) for a in affine.values())
-    floats = all(v.dtype == T.F32 for v in (out, total, *summands.values(), *(a.value for a in affine.values())))
     fits = all(v.known_shape == out.known_shape for v in full)
     if shift is not None:
         fits = fits and Rows.broadcast(out.known_shape, shift.known_shape) == _along(rows)
-    if not (along and floats and fits and rows.contiguous) or split(rows.count, rows.length) is not None:
+    if not (along and fits and rows.contiguous and _by_units(vec, out, total, *reads.values())):
         return False
-    vec = rows.vec(out)
-    reads = {**summands, **{k: a.value for k, a in affine.items()}}
-    text = "v" + (" * scale[k]" if "scale" in affine else "") + (" + bias[k]" if "bias" in affine else "")
-    summed = f"fn summed(v: V, k: u32) -> V {{ return v{' + shift[k]' if shift is not None else ''}; }}"
+    if split(rows.count, rows.length) is not None:
+        return False
+    summed = f"fn summed(v: V, k: u32) -> V {{ return v{' + unit_shift(k)' if shift is not None else ''}; }}"
+    touched = {**reads, "total": total, "out": out}
+    units = [_unit(k, v, vec) for k, v in touched.items() if k != "out"]
     variant = Variant(
         "skip_norm_rows", grid(rows.count), consts={"CENTRED": centred, "LANES": vec}, types={"V": UNIT[vec]},
-        use=(f"unit{vec}",), fns=[f"fn affine(v: V, k: u32) -> V {{ return {text}; }}", summed],
-        vec=dict.fromkeys((*reads, "out", "total"), vec),
+        use=(f"unit{vec}",),
+        fns=[*units, _affine(affine), summed, _keep("total", total, vec), _keep("out", out, vec)],
+        vec=vec_of(**{k: (kind(v), vec == 4) for k, v in touched.items()}),
     )  # fmt: skip
     params = {"n": rows.count, "length": D.floordiv(rows.length, vec), "epsilon": epsilon}
     b.launch(variant, reads=reads, writes={"total": total, "out": out}, params=params, name=name)

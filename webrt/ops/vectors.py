@@ -150,11 +150,11 @@ def load4(name: str, dtype: DType, aligned: bool, fours: bool = False) -> str:
     return f"fn load4_{name}(i: u32) -> vec4<{alias}> {{ return {value}; }}"
 
 
-def store_fours(dtype: DType) -> str:
-    """The statements that store `vec4<Out>` `r` as elements i … i+3 of `out`, i a multiple of 4."""
+def store_fours(dtype: DType, out: str = "out") -> str:
+    """The statements that store the vec4 `r` as elements i … i+3 of the binding `out`, i a multiple of 4."""
     if dtype.bits == 32:
-        return "out[i >> 2u] = r;"
-    return "out[i >> 1u] = pack_out(r.x, r.y); out[(i >> 1u) + 1u] = pack_out(r.z, r.w);"
+        return f"{out}[i >> 2u] = r;"
+    return f"{out}[i >> 1u] = pack_{out}(r.x, r.y); {out}[(i >> 1u) + 1u] = pack_{out}(r.z, r.w);"
 
 
 def through_temp(b: Builder, out: Value) -> Value:

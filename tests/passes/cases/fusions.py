@@ -27,7 +27,8 @@ T = Table(
     nw=RNG.integers(0, 255, (8, 1, 8)).astype(np.uint8), ns=np.abs(normal(8)) + 0.1, s=np.float32(0.05), z=np.uint8(3),
     cube=np.array([3, 4, 2]), **{k: np.float32(v) for k, v in NUMBERS.items()},
     **{f"{k}_h": np.float16(v) for k, v in NUMBERS.items()}, scale_h=(ROW + 2).astype(np.float16),
-    bias_h=ROW.astype(np.float16), w_h=normal(8, 8).astype(np.float16),
+    bias_h=ROW.astype(np.float16), scale_6=(ROW[:6] + 2).astype(np.float16), bias_6=ROW[:6].astype(np.float16),
+    w_h=normal(8, 8).astype(np.float16),
 )  # fmt: skip
 X, Y = "float[N,3,8] x", "float[a,b,c] y"
 HALVES = {"rtol": 2e-2, "atol": 1e-2}
@@ -158,11 +159,11 @@ for op, (body, left) in SUMS.items():
     T.stays(pattern, "other shape", f"{X}, float[8] r => {Y} {added} }}", f"Add {op}", opset=23)
     wide = added.replace(f"{op}(", f"{op}<axis=1>(").replace("scale", "plane").replace("bias", "plane")
     T.stays(pattern, "wrong axis", f"{PAIR} => {Y} {wide} }}", f"Add {op}", opset=23)
-    T.stays(
-        pattern,
-        "other type",
-        f"{PAIR} => {Y} {added} }}".replace("float", "float16").replace("scale", "scale_h").replace("bias", "bias_h"),
-        f"Add {op}",
-        opset=23,
-        tolerance=HALVES,
-    )
+    halves = added.replace("scale", "scale_h").replace("bias", "bias_h")
+    pair_h, form_h = PAIR.replace("float", "float16"), {"opset": 23, "tolerance": HALVES}
+    T.fires(pattern, f"{pair_h} => {HALF_Y} {halves} }}", left, **form_h)
+    T.fires(pattern, f"{pair_h} => {HALF_Y}, float16[d,e,f] m {halves} }}", left, **form_h)
+    cast = f"{{ s = Add(x, r) m = Cast<to=1>(s) {body}"
+    T.stays(pattern, "other type", f"{pair_h} => {Y} {cast} }}", f"Add Cast {op}", **form_h)
+    odd = f"{pair_h} => {HALF_Y} {halves} }}".replace(",3,8]", ",3,6]").replace("_h", "_6")
+    T.stays(pattern, "other shape", odd, f"Add {op}", **form_h)
