@@ -18,7 +18,7 @@ from webrt.lowering import MAX_ITERATIONS, Builder, Variant, grid, static_bytes
 from webrt.ops.attend_tile import LOW, OnlineTile
 from webrt.ops.head_views import Empty, Heads
 from webrt.ops.product_variants import GPU, LLVMPIPE, MOST_TEXTURES, SOFTWARE, subgroups
-from webrt.ops.vectors import Epilogue, finish, kind, load4, through_temp, vec_of
+from webrt.ops.vectors import IDENTITY, Epilogue, finish, kind, load4, through_temp, vec_of
 
 MOST_FOURS = 32
 """Of a head: a row of queries and its result are in registers."""
@@ -163,17 +163,30 @@ def _variants(
     for form in FORMS:
         tile = form.tile(s, epilogue)
         body, consts, (rows, invocations) = _body(form, tile)
+        logits = _in_quads(epilogue) if tile.quads else epilogue.fn4
         yield Variant(
             body,
             grid(D.prod((s.batches, D.ceildiv(s.m, rows), splits)), invocations),
             consts=consts,
-            fns=[*loads, _Q_START, epilogue.fn4, *ends, *([] if body == "attention_decode" else [tile.fn])],
+            fns=[*loads, _Q_START, logits, *ends, *([] if body == "attention_decode" else [tile.fn])],
             use=epilogue.use,
             vec=vec,
             requires=form.requires,
             textures=_textures(form, epilogue),
             when=form.applies(s, tile),
         )
+
+
+def _in_quads(epilogue: Epilogue) -> str:
+    """`fn epilogue4(v, i, lane)` of elements i + lane, i + (lane ^ 1) …, in this order."""
+    calls = [f"epilogue(v.{c}, i + {k})" for c, k in zip("xyzw", ("lane", "(lane ^ 1u)", "(lane ^ 2u)", "(lane ^ 3u)"))]
+    body = f"return vec4<Out>({', '.join(calls)});"
+    if epilogue == IDENTITY:
+        body = "return v;"
+    elif epilogue.long:
+        turn = "r = vec4<Out>(r.yzw, epilogue(r.x, i + (lane ^ c)));"
+        body = f"var r = v; for (var c = 0u; c < 4u; c++) {{ {turn} }} return r;"
+    return f"{epilogue.fn}\nfn epilogue4(v: vec4<Out>, i: u32, lane: u32) -> vec4<Out> {{ {body} }}"
 
 
 def _body(form: Form, tile: OnlineTile) -> tuple[str, dict[str, int | float], tuple[int, int]]:

@@ -3,7 +3,9 @@
 Four keys at a time make a matrix: what a row of queries gives with it are four logits, and their weights times the
 values go into the row's result, after that was scaled to the largest logit so far (https://arxiv.org/abs/1805.02867).
 What costs is to bring keys and values into a lane: several rows use each, and the lanes of a subgroup load them for
-each other.
+each other. In a quad each lane loads one key of four, and swaps bring it the other three at a fraction of a broadcast's
+cost, in an order of its own: key lane ^ i comes i-th. A software adapter reads a parameter as slowly as it adds up ten
+vectors, so those that loops need are read before them.
 """
 
 from __future__ import annotations
@@ -33,6 +35,10 @@ class OnlineTile:
     rolled: bool = False
 
     @property
+    def quads(self) -> bool:
+        return self.lanes == 4
+
+    @property
     def turns(self) -> int:
         """Turns of loops for four keys, with those that a long epilogue takes."""
         return 4 if self.single else 1 + (5 * self.rows if self.rolled else 0)
@@ -43,11 +49,11 @@ class OnlineTile:
         return "\n".join(
             [
                 "fn tile(z: u32, row: u32, step: u32, part: u32, lane: u32) {",
-                "let n = z / p.groups; let g = z - n * p.groups;",
-                "let first = part * p.span; let last = min(first + p.span, p.n);",
+                "let n = z / p.groups; let g = z - n * p.groups; let m = p.m; let keys = p.n;",
+                "let first = part * p.span; let last = min(first + p.span, keys);",
                 *self._start(),
                 "let k_start = p.k_at + n * p.k_n + g * p.k_h; let v_start = p.v_at + n * p.v_n + g * p.v_h;",
-                *self._places("k", self.head), *self._places("v", self.width),
+                "let k_t = p.k_t; let v_t = p.v_t;", *self._places("k", self.head), *self._places("v", self.width),
                 *(self._one_by_one() if self.single else self._from_memory() if self.shared else self._by_fours()),
                 *self._end(),
                 "}",
@@ -55,7 +61,7 @@ class OnlineTile:
         )  # fmt: skip
 
     def _one_by_one(self) -> Iterator[str]:
-        yield "for (var t = first; t < last; t++) { let at_k = k_start + t * p.k_t; let at_v = v_start + t * p.v_t;"
+        yield "for (var t = first; t < last; t++) { let at_k = k_start + t * k_t; let at_v = v_start + t * v_t;"
         yield from (*self._one(), "}")
 
     def _by_fours(self) -> Iterator[str]:
@@ -69,33 +75,39 @@ class OnlineTile:
 
     def _four_keys(self) -> Iterator[str]:
         """Keys from `last` on are the last one, with logits of -inf and values of 0."""
-        yield "let past = vec4<u32>(t, t + 1u, t + 2u, t + 3u) >= vec4<u32>(last);"
+        each = ("lane", "(lane ^ 1u)", "(lane ^ 2u)", "(lane ^ 3u)") if self.quads else ("0u", "1u", "2u", "3u")
+        yield f"let past = vec4<u32>({', '.join(f't + {i}' for i in each)}) >= vec4<u32>(last);"
         yield from (*self._logits(), *self._weights(), *self._values())
 
     def _start(self) -> Iterator[str]:
         for r in range(self.rows):
-            yield f"let row{r} = row + {r}u * step; let i{r} = (z * p.m + row{r}) * p.n;"
+            yield f"let row{r} = row + {r}u * step; let i{r} = (z * m + row{r}) * keys;"
             yield f"let a{r} = q_start(n, g, row{r});"
             yield from (f"let q{r}_{i} = load4_q(a{r} + {i}u);" for i in range(self.head))
             yield f"var top{r} = {LOW}; var sum{r} = vec4<f32>();"
             yield from (f"var o{r}_{i} = vec4<f32>();" for i in range(self.width))
 
     def _places(self, name: str, fours: int) -> Iterator[str]:
-        """Which of four keys each of a lane's own fours is of, and which four of it."""
+        """Which of four keys each of a lane's own fours is of, and which four of it; of a quad all are of one key."""
         for j in range(self._loads(fours)):
             yield f"let four_{name}{j} = min(lane + {j * self.lanes}u, {4 * fours - 1}u);"
             yield f"let key_{name}{j} = four_{name}{j} / {fours}u; let place_{name}{j} = four_{name}{j} % {fours}u;"
 
     def _loads(self, fours: int) -> int:
-        return -(-4 * fours // self.lanes) if self.lanes else 0
+        return -(-4 * fours // self.lanes) if self.lanes and not self.quads else 0
 
     def _own(self, name: str, fours: int) -> Iterator[str]:
         """A lane's own fours; without lanes where the four keys are."""
+        if self.quads:
+            yield f"let at_{name} = {name}_start + min(t + lane, last - 1u) * {name}_t;"
+            for i in range(fours):
+                yield f"let own_{name}{i} = {self._inside(name, f'load4_{name}(at_{name} + {i}u)', 't + lane < last')};"
+            return
         for j in range(self._loads(fours)):
-            at = f"{name}_start + min(t + key_{name}{j}, last - 1u) * p.{name}_t + place_{name}{j}"
+            at = f"{name}_start + min(t + key_{name}{j}, last - 1u) * {name}_t + place_{name}{j}"
             yield f"let own_{name}{j} = {self._inside(name, f'load4_{name}({at})', f't + key_{name}{j} < last')};"
         if not self.lanes and not self.shared:
-            yield from (f"let {name}_at{k} = {name}_start + min(t + {k}u, last - 1u) * p.{name}_t;" for k in range(4))
+            yield from (f"let {name}_at{k} = {name}_start + min(t + {k}u, last - 1u) * {name}_t;" for k in range(4))
 
     def _inside(self, name: str, load: str, inside: str) -> str:
         return f"select(vec4<f32>(), {load}, {inside})" if name == "v" else load
@@ -109,8 +121,9 @@ class OnlineTile:
             return f"{name}_tile[s * {self.head if name == 'k' else self.width}u + {four}u]"
         if not self.lanes:
             return self._inside(name, f"load4_{name}({name}_at{key} + {i}u)", f"!past.{'xyzw'[key]}")
-        broadcast = "quadBroadcast" if self.lanes == 4 else "subgroupBroadcast"
-        return f"{broadcast}(own_{name}{four // self.lanes}, {four % self.lanes}u)"
+        if self.quads:
+            return ("{}", "quadSwapX({})", "quadSwapY({})", "quadSwapDiagonal({})")[key].format(f"own_{name}{i}")
+        return f"subgroupBroadcast(own_{name}{four // self.lanes}, {four % self.lanes}u)"
 
     def _logits(self) -> Iterator[str]:
         yield from self._own("k", self.head)
@@ -121,13 +134,17 @@ class OnlineTile:
         if self.rolled:
             yield from self._in_turn()
         else:
-            yield from (f"c{r} = epilogue4(c{r}, i{r} + t);" for r in range(self.rows))
+            yield from (f"c{r} = {self._finish(f'c{r}, i{r} + t')};" for r in range(self.rows))
+
+    def _finish(self, arguments: str) -> str:
+        """The call of the epilogue of four logits."""
+        return f"epilogue4({arguments}, lane)" if self.quads else f"epilogue4({arguments})"
 
     def _in_turn(self) -> Iterator[str]:
         """The epilogues of c0, c1 … by a loop in which they move, as in `vectors.in_turn`, and come back."""
         moves = " ".join(f"c{r} = c{r + 1};" for r in range(self.rows - 1))
         yield f"for (var turn = 0u; turn < {self.rows}u; turn++) {{"
-        yield f"let logit = epilogue4(c0, i0 + turn * step * p.n + t); {moves} c{self.rows - 1} = logit; }}"
+        yield f"let logit = {self._finish('c0, i0 + turn * step * keys + t')}; {moves} c{self.rows - 1} = logit; }}"
 
     def _weights(self) -> Iterator[str]:
         for r in range(self.rows):
@@ -160,6 +177,6 @@ class OnlineTile:
         for r in rows:
             yield f"let total{r} = (sum{r}.x + sum{r}.y) + (sum{r}.z + sum{r}.w);"
             yield f"let to{r} = result_at(n, g, z, row{r}, part); let factor{r} = result_scale(total{r});"
-            yield f"if (row{r} < p.m) {{ result_sums(to{r}, total{r}, top{r}); }}"
-        stores = (f"if (row{r} < p.m) {{ result4(to{r}, 4u * i, o{r}_0, factor{r}); }}" for r in rows)
+            yield f"if (row{r} < m) {{ result_sums(to{r}, total{r}, top{r}); }}"
+        stores = (f"if (row{r} < m) {{ result4(to{r}, 4u * i, o{r}_0, factor{r}); }}" for r in rows)
         yield from in_turn([[f"o{r}_{i}" for r in rows] for i in range(self.width)], " ".join(stores), "i")
