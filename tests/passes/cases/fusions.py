@@ -116,6 +116,40 @@ for why, before, after in (
 no_norm(RN, "graph output", RMS.replace("n =", "y ="), SQUARES, out=f"{Y}, float[f,g,h] s")
 no_norm(RN, "second consumer", RMS.replace("n =", "y =") + "zz = Neg(s)", f"{SQUARES} Neg", out=f"{Y}, float[f,g,h] zz")
 
+SPLIT = (
+    "m = ReduceMean(x, last) d = Sub(x, m) q = Mul(d, d) v = ReduceMean(q, last) e = Add(v, eps) s = Sqrt(e) "
+    "r = Reciprocal(s) i = Mul(r, scale) u = Mul(x, i) w = Mul(m, i) h = Sub(bias, w) y = Add(u, h)"
+)
+SPLIT_PIECES = "ReduceMean Sub Mul ReduceMean Add Sqrt Reciprocal Mul Mul Mul Sub Add"
+norm(LN, SPLIT, odd=True)
+norm(LN, SPLIT.replace("last", "both").replace("scale", "plane").replace("bias", "plane"))
+norm(LN, SPLIT.replace("i = Mul(r, scale)", "").replace("(x, i)", "(x, r)").replace("(m, i)", "(r, m)"))
+for before, after in (
+    ("Mul(d, d)", "Pow(d, two)"), ("d = Sub(x, m)", "d = Sub(m, x)"), ("Add(u, h)", "Add(h, u)"),
+    ("Mul(r, scale)", "Mul(scale, r)"), ("Mul(x, i)", "Mul(i, x)"),
+    ("s = Sqrt(e) r = Reciprocal(s)", "r = Pow(e, minus)"),
+):  # fmt: skip
+    assert before in SPLIT
+    norm(LN, SPLIT.replace(before, after))
+norm(LN, SPLIT.replace("scale", "scale_h").replace("bias", "bias_h").replace("eps", "eps_h"), **HALF)
+for piece in "mdqvesriuwh":
+    shape = "float[f,g,h]"
+    no_norm(LN, "graph output", SPLIT, SPLIT_PIECES, out=f"{Y}, {shape} {piece}")
+    no_norm(LN, "second consumer", f"{SPLIT} zz = Neg({piece})", f"{SPLIT_PIECES} Neg", out=f"{Y}, {shape} zz")
+for why, before, after, left in (
+    ("wrong axis", "v = ReduceMean(q, last)", "v = ReduceMean(q, middle)", SPLIT_PIECES),
+    ("wrong axis", "m = ReduceMean(x, last)", "m = ReduceMean(x, both)", SPLIT_PIECES),
+    ("wrong axis", "scale", "col", SPLIT_PIECES), ("other shape", "bias", "whole", SPLIT_PIECES),
+    ("wrong constant", "r = Reciprocal(s)", "r = Pow(s, minus)", SPLIT_PIECES.replace("Reciprocal", "Pow")),
+    ("wrong constant", "q = Mul(d, d)", "q = Pow(d, three)", SPLIT_PIECES.replace("Sub Mul", "Sub Pow", 1)),
+    ("other order", "Sub(bias, w)", "Sub(w, bias)", SPLIT_PIECES),
+    ("other operator", "y = Add(u, h)", "y = Sub(u, h)", SPLIT_PIECES.removesuffix("Add") + "Sub"),
+    ("other operator", "w = Mul(m, i)", "w = Mul(m, r)", SPLIT_PIECES),
+):  # fmt: skip
+    assert before in SPLIT
+    no_norm(LN, why, SPLIT.replace(before, after), left)
+no_norm(LN, "not constant", SPLIT.replace("eps", "f"), SPLIT_PIECES, f"{X}, float[1] f")
+
 SOFTMAX = "m = ReduceMax(x, last) d = Sub(x, m) e = Exp(d) s = ReduceSum(e, last) y = Div(e, s)"
 norm("Softmax", SOFTMAX, odd=True)
 norm("Softmax", SOFTMAX.replace("last", "middle"))
