@@ -53,10 +53,11 @@ export { parsePlan } from "./player/plan.js";
  * the stages "download" (bytes of constants) and "pipelines". `tuning`: true, where kernels that do the same are measured
  * at the first run, for `tuningBudget` seconds in all (2), and the browser remembers the fastest; or a table that was
  * measured before (`session.tuning.table` as JSON, or `webrt tune`'s). `tuningTimer(kernel)` gives seconds in place of the
- * device's clock. Raises PlanError, PlacementError, NoAdapter, TargetError,
- * KernelError, OutOfMemory or DeviceLost.
+ * device's clock. `warn(text)` is told what is not as a user would expect it (the console is, without it). Raises
+ * PlanError, PlacementError, NoAdapter, TargetError, KernelError, OutOfMemory or DeviceLost.
  */
-export async function loadPlan(file, options = {}) {
+export async function loadPlan(file, { warn = toConsole, ...others } = {}) {
+  const options = { ...others, warn };
   const { host = null, fetch = globalThis.fetch, onProgress = () => {}, autoRecover = false } = options;
   const given = options.device;
   const opening = given ? Promise.resolve({ device: given, leave: () => {} }) : shareDevice();
@@ -82,6 +83,8 @@ export async function loadPlan(file, options = {}) {
   }
 }
 
+const toConsole = (text) => console.warn(`webrt: ${text}`);
+
 function refuseHostSteps(plan, host) {
   const steps = walk(plan.steps).filter((s) => s.kind === "host");
   if (host !== null || !steps.length) return;
@@ -104,6 +107,7 @@ export class Session {
   constructor(plan, device, { host, leave, origin, autoRecover, shared, options, tuning }) {
     this.plan = plan;
     this.host = host;
+    this.warn = options.warn;
     this.tuning = tuning;
     this.#options = options;
     this.#leave = leave;

@@ -34,6 +34,8 @@ class Early {
   #opened = this.#player.then((player) => player.open());
   #loaded;
   #host = null;
+  #told = [];
+  #warn = (text) => this.#told.push(text); // until Python says where to
 
   constructor(plan, onProgress) {
     this.bytes = plan === null ? Promise.resolve(null) : fetched(plan);
@@ -50,7 +52,8 @@ class Early {
     const bytes = await this.bytes;
     if (bytes === null) return null;
     const [player, opened] = [await this.#player, await this.#opened];
-    return { bytes, opened, ...await player.load(bytes, opened, (...given) => this.#host(...given), onProgress, "") };
+    const host = (...given) => this.#host(...given);
+    return { bytes, opened, ...await player.load(bytes, opened, host, onProgress, "", (text) => this.#warn(text)) };
   }
 
   async #open() {
@@ -60,16 +63,17 @@ class Early {
   }
 
   /** As player/pyodide.js's load: the session that began early where it is of this very file and device. */
-  async #take(file, opened, host, onProgress, known) {
+  async #take(file, opened, host, onProgress, known, warn) {
     const begun = this.#loaded;
     this.#loaded = null;
     const early = await begun?.catch(() => null); // what failed is tried again, and told then
     if (early && !known && early.opened === opened && isSame(early.bytes, file)) {
-      this.#host = host;
+      [this.#host, this.#warn] = [host, warn];
+      this.#told.forEach((text) => warn(text));
       return early;
     }
     early?.session.release();
-    return (await this.#player).load(file, opened, host, onProgress, known);
+    return (await this.#player).load(file, opened, host, onProgress, known, warn);
   }
 }
 

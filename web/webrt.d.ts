@@ -38,6 +38,8 @@ export interface LoadOptions {
   /** A run that meets a lost device gets a new one and is done once more; the plan's bytes are kept for that. */
   autoRecover?: boolean;
   onProgress?: (stage: "download" | "pipelines", done: number, total: number) => void;
+  /** Told what is not as a user would expect it: a refused kernel, a tuning that is ignored. By default the console is. */
+  warn?: (text: string) => void;
   /**
    * true: kernels that do the same are measured when sizes are new, and the browser remembers the fastest. A table that
    * was measured before: it is used.
@@ -236,6 +238,8 @@ export class Tensor {
 
 export interface SessionOptions extends LoadOptions {
   preferredOutputLocation?: "cpu" | "gpu-buffer" | Record<string, "cpu" | "gpu-buffer">;
+  /** As in onnxruntime-web: from 3 on no warning is logged (2). */
+  logSeverityLevel?: 0 | 1 | 2 | 3 | 4;
 }
 
 export interface ValueMetadata {

@@ -77,9 +77,11 @@ export class InferenceSession {
 
   /**
    * A session of a .webrt file: its URL, bytes, a Blob, a Response or a stream. Options: those of `loadPlan`, and
-   * `preferredOutputLocation`, "cpu" (default) or "gpu-buffer", for all or by name.
+   * `preferredOutputLocation`, "cpu" (default) or "gpu-buffer", for all or by name; `logSeverityLevel` (2): from 3 on no
+   * warning is logged.
    */
-  static async create(source, { preferredOutputLocation = "cpu", ...options } = {}) {
+  static async create(source, { preferredOutputLocation = "cpu", logSeverityLevel = 2, ...others } = {}) {
+    const options = logSeverityLevel > 2 ? { warn: () => {}, ...others } : others;
     return new InferenceSession(await loadPlan(source, options), preferredOutputLocation);
   }
 

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import functools
-import logging
 import os
 from collections import Counter
 from collections.abc import Mapping
@@ -19,6 +18,7 @@ from webrt.plan import Plan
 from webrt.runtime import devices, tuning
 from webrt.runtime.device import HostProvider
 from webrt.runtime.devices import AnyDevice, AnySession
+from webrt.runtime.log import Log
 from webrt.runtime.null import NullDevice
 from webrt.runtime.tuning import Tuning
 from webrt.signature import Signature
@@ -34,9 +34,6 @@ Source: TypeAlias = "str | os.PathLike[str] | bytes | bytearray | memoryview | o
 Loaded: TypeAlias = tuple[Signature, Plan | None, NotConstant | None]
 """Signature, plan, and what has to be known of the inputs before there is a plan."""
 
-logger = logging.getLogger("webrt")
-_LOG_LEVELS = {0: logging.DEBUG, 1: logging.INFO, 2: logging.WARNING, 3: logging.ERROR, 4: logging.CRITICAL}
-"""Python's level of ONNX Runtime's `log_severity_level`."""
 _LEVELS: dict[int, Any] = {0: "disabled", 1: "basic", 2: "extended", 99: "all"}
 
 
@@ -49,6 +46,7 @@ class Loader:
 
     def __init__(self, options: SessionOptions, asked: list[Provider] | None) -> None:
         self.options = options
+        self.log = Log(options.log_severity_level)
         self.compile_only = options.is_set("session.compile_only")
         self.strict = options.is_set("session.disable_cpu_ep_fallback")
         self._asked = asked
@@ -58,7 +56,7 @@ class Loader:
         self.tuning: Tuning | None = None
         self._no_device: NoAdapter | None = None
         for line in options.warnings():
-            self._log(logging.WARNING, line)
+            self.log.warning(line)
         self.providers = self._choose(asked)
         self.profile: list[Recorded] | None = [] if options.enable_profiling else None
         self._model: onnx.ModelProto | None = None
@@ -92,13 +90,13 @@ class Loader:
 
             self._host = CpuProvider()
         if self.tuning is None and self._tuning_options and not isinstance(self.device, NullDevice):
-            self.tuning = tuning.of_options(self.device, self._tuning_options)
+            self.tuning = tuning.of_options(self.device, self._tuning_options, self.log)
             report = self.options.progress
             if self.tuning is not None:
                 self.tuning.timeout = self.options.seconds("session.run_timeout")
             if self.tuning is not None and report is not None:
                 self.tuning.progress = functools.partial(report, "tuning")
-        made = devices.open_session(plan, self.device, self._host, self.options.progress, self.tuning)
+        made = devices.open_session(plan, self.device, self._host, self.options.progress, self.tuning, self.log)
         made.profile = self.profile
         return made
 
@@ -115,7 +113,7 @@ class Loader:
         if reasons:
             text += "; on the CPU because: " + "; ".join(f"{r} ({n}×)" for r, n in reasons.most_common(8))
         fallback = bool(reasons) and self.providers[0].name == WEBGPU
-        self._log(logging.WARNING if fallback else logging.INFO, f"placement: {text}")
+        (self.log.warning if fallback else self.log.info)(f"placement: {text}")
 
     def _choose(self, asked: list[Provider] | None) -> list[Provider]:
         """Opens the device, except where the CPU comes first: it can run everything."""
@@ -162,8 +160,8 @@ class Loader:
 
     def _tell_of_no_device(self) -> None:
         if self._no_device is not None:
-            level = logging.WARNING if self._asked else logging.INFO
-            self._log(level, f"{self._no_device.what}; everything runs on the CPU")
+            tell = self.log.warning if self._asked else self.log.info
+            tell(f"{self._no_device.what}; everything runs on the CPU")
 
     def _load_model(self, source: Any) -> Loaded:
         from webrt.compiler import frontend
@@ -218,10 +216,6 @@ class Loader:
             places=self.options.table("session.node_providers"),
             **more,
         )
-
-    def _log(self, level: int, text: str) -> None:
-        if level >= _LOG_LEVELS.get(self.options.log_severity_level, logging.CRITICAL):
-            logger.log(level, text)
 
 
 def is_plan(source: Any) -> bool:

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import logging
+from dataclasses import replace
+from pathlib import Path
 
 import numpy as np
 import pytest
@@ -10,7 +12,11 @@ import pytest
 from tests.kernels.harness import device
 from tests.textured import expected, refused_plan
 from webrt.errors import KernelError
+from webrt.inference import InferenceSession
+from webrt.options import SessionOptions
+from webrt.planfile import dump
 from webrt.runtime.session import Session
+from webrt.runtime.tuning import empty
 
 X = np.arange(6, dtype=np.float32)
 
@@ -26,6 +32,25 @@ def test_the_next_alternative_runs_and_a_warning_names_the_refused(caplog: pytes
     (line,) = [r.getMessage() for r in caplog.records]
     assert line.startswith("the kernel 'wrong' of Add 'sum' is left out: the device refused it: ")
     assert "nowhere" in line and "\n" not in line
+
+
+@pytest.mark.parametrize(("severity", "warnings"), [(2, 2), (3, 0)])
+def test_warnings_follow_the_severity_of_the_session(
+    severity: int, warnings: int, tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    """Of a kernel that is refused and a tuning that is damaged."""
+    plan = replace(refused_plan([1]), tuning=({**empty(device()).to_json(), "entries": 3},))
+    settings = SessionOptions()
+    settings.log_severity_level = severity
+    (tmp_path / "damaged.json").write_text("{", encoding="utf-8")
+    with caplog.at_level(logging.WARNING, "webrt"):
+        tuned = [("WebGpuExecutionProvider", {"tuning_file": tmp_path / "damaged.json"})]
+        with InferenceSession(dump(refused_plan([1])), settings, providers=tuned) as session:
+            assert "y" in [o.name for o in session.get_outputs()]
+        assert len(caplog.records) == warnings
+        caplog.clear()
+        with InferenceSession(dump(plan), settings, providers=["WebGpuExecutionProvider"]):
+            assert len(caplog.records) == warnings
 
 
 def test_constants_follow_to_where_the_next_alternative_reads_them() -> None:

@@ -44,15 +44,17 @@ async function host(steps, inputs) {
 
 const calls = {
   /** `seconds`: what tuning measures of each kernel, by its name. */
-  async load({ plan, url, withHost, device, tuning, tuningBudget, seconds }) {
+  async load({ plan, url, withHost, device, tuning, tuningBudget, seconds, quiet }) {
     const lines = [];
+    const warned = [];
     const options = { onProgress: (...line) => lines.push(line), tuning, tuningBudget };
     if (seconds) options.tuningTimer = ({ name }) => seconds[name];
     if (device) options.device = objects.get(device);
     if (withHost) options.host = host;
+    if (quiet) options.warn = (text) => warned.push(text);
     const session = await player.loadPlan(url ?? decode(plan), options);
     const { inputs, outputs } = session;
-    return { session: keep(session), inputs, outputs, progress: lines.at(-1) ?? null };
+    return { session: keep(session), inputs, outputs, progress: lines.at(-1) ?? null, warned };
   },
   async run({ session, feeds, options }) {
     return mapped(await objects.get(session).run(mapped(feeds, unpack), options), pack);

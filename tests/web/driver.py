@@ -61,6 +61,7 @@ class PlayerSession:
     def __init__(self, player: Player, made: Mapping[str, Any]) -> None:
         self.player, self.number = player, made["session"]
         self.inputs, self.outputs, self.progress = made["inputs"], made["outputs"], made["progress"]
+        self.warned: list[str] = made["warned"]
 
     def run(self, feeds: Mapping[str, Any], **options: Any) -> dict[str, Any]:
         """Outputs by name: arrays, or what driver.js gives for device tensors."""

@@ -8,6 +8,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
+from tests.plans import TUNINGS
 from tests.textured import expected, refused_plan
 from tests.web.driver import Player
 from webrt.errors import KernelError
@@ -34,6 +35,30 @@ def test_the_next_alternative_runs_and_a_warning_names_the_refused(player: Playe
     assert line.startswith("webrt: the kernel 'wrong' of Add 'sum' is left out: the device refused it: ")
     assert "nowhere" in line
     assert session.release()["buffers"] == 0
+
+
+def test_warnings_go_where_the_caller_says(player: Player, warnings: list[str]) -> None:
+    session = player.load(refused_plan([1]), tuning=TUNINGS["base"], quiet=True)
+    assert not [w for w in warnings if w.startswith("webrt:")]
+    tuning, kernel = session.warned
+    assert tuning.startswith("the tuning that was given is ignored: ")
+    assert kernel.startswith("the kernel 'wrong' of Add 'sum' is left out: the device refused it: ")
+    session.release()
+
+
+def test_errors_only_by_the_severity_of_the_session(
+    player: Player, files: Path, base_url: str, warnings: list[str]
+) -> None:
+    (files / "refused.webrt").write_bytes(dump(refused_plan([1])))
+    for severity, logged in ((3, 0), (2, 1)):
+        player.page.evaluate(
+            """async ([url, logSeverityLevel]) => {
+              const { InferenceSession } = await import("/web/webrt.js");
+              await (await InferenceSession.create(url, { logSeverityLevel })).release();
+            }""",
+            [f"{base_url}refused.webrt", severity],
+        )
+        assert len([w for w in warnings if "is left out" in w]) == logged
 
 
 @pytest.mark.parametrize("by", ["bytes", "url"])

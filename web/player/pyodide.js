@@ -28,9 +28,9 @@ export const adapter = ({ device }) => JSON.stringify(adapterOf(device));
 
 /**
  * A session; `host(steps, tensors)` is Python's, or null where no step is the host's. `file` are the plan's bytes;
- * `known` is JSON, { table, budget } of what is known of the fastest kernels, or "".
+ * `known` is JSON, { table, budget } of what is known of the fastest kernels, or ""; `warn(text)` is Python's.
  */
-export async function load(file, { device }, host, onProgress, known) {
+export async function load(file, { device }, host, onProgress, known, warn) {
   const seen = new Set();
   const call = async (steps, inputs) => {
     const fetched = Object.entries(inputs).filter(([name]) => !seen.has(name));
@@ -44,7 +44,7 @@ export async function load(file, { device }, host, onProgress, known) {
   // A host is named always: Python keeps the values that never meet a device, even where no step is the host's.
   const { table = null, budget = null } = known ? JSON.parse(known) : {};
   const tuning = { tuning: table, tuningBudget: budget || null };
-  const session = await loadPlan(file, { device, host: call, onProgress: progress, ...tuning });
+  const session = await loadPlan(file, { device, host: call, onProgress: progress, warn, ...tuning });
   return { session, seen };
 }
 

@@ -172,7 +172,7 @@ export class Scope {
   #refuse(kernel, error, scope, step) {
     const { name } = this.plan.kernels[kernel];
     const where = scope.resolver.name(step);
-    console.warn(`webrt: the kernel '${name}' of ${where} is left out: the device refused it: ${error.said}`);
+    this.session.warn(`the kernel '${name}' of ${where} is left out: the device refused it: ${error.said}`);
     this.refused.set(kernel, `the kernel '${name}' was refused`);
     for (const other of this.root.every()) {
       const left = other.resolver.choices.refresh();

@@ -138,9 +138,9 @@ function checked(e, where) {
  */
 export class Tuning {
   /** Of `loadPlan`'s options, for a GPUDevice and the tables that a plan carries; null where there is nothing to know. */
-  static async open(device, { tuning = null, tuningBudget = null, tuningTimer = null }, tables) {
+  static async open(device, { tuning = null, tuningBudget = null, tuningTimer = null, warn }, tables) {
     if (![null, true, false].includes(tuning) && !isObject(tuning)) throw new InputError("tuning is true, or a table");
-    const made = new Tuning(device, tuningTimer);
+    const made = new Tuning(device, tuningTimer, warn);
     if (tuning === true || tuningBudget) {
       made.budget = tuningBudget ?? BUDGET;
       if (!(made.budget > 0 && made.budget < Infinity)) throw new InputError("tuningBudget is a number of seconds above 0");
@@ -154,10 +154,11 @@ export class Tuning {
 
   budget = 0;
 
-  /** `timer` takes the place of the device's clock, in tests. */
-  constructor(device, timer) {
+  /** `timer` takes the place of the device's clock, in tests; `warn(text)` is told what is ignored. */
+  constructor(device, timer, warn) {
     this.table = Table.of(device);
     this.timer = timer;
+    this.warn = warn;
   }
 
   /** Adds a table; one that is damaged or for another adapter is left out with a warning. */
@@ -167,7 +168,7 @@ export class Tuning {
     } catch (e) {
       if (!(e instanceof PlanError)) throw e;
       const then = this.budget > 0 ? "it is measured anew" : "defaults are taken";
-      console.warn(`webrt: ${what} is ignored: ${e.what}; ${then}`);
+      this.warn(`${what} is ignored: ${e.what}; ${then}`);
     }
   }
 
@@ -176,21 +177,21 @@ export class Tuning {
   }
 
   async #recall() {
-    const text = await stored("readonly", (store) => store.get(this.#name)).catch(unkept);
+    const text = await stored("readonly", (store) => store.get(this.#name)).catch(this.#unkept);
     if (text === undefined || text === null) return;
     this.#include(() => Table.loads(typeof text === "string" ? text : ""), "the tuning in the browser's storage");
   }
 
   /** Puts the table into the browser's storage. Where that is not allowed, that is a warning. */
   async keep() {
-    await stored("readwrite", (store) => store.put(JSON.stringify(this.table), this.#name)).catch(unkept);
+    await stored("readwrite", (store) => store.put(JSON.stringify(this.table), this.#name)).catch(this.#unkept);
   }
-}
 
-const unkept = (e) => {
-  console.warn(`webrt: the browser's storage keeps no tuning (${e?.message ?? e}); each page measures anew`);
-  return null;
-};
+  #unkept = (e) => {
+    this.warn(`the browser's storage keeps no tuning (${e?.message ?? e}); each page measures anew`);
+    return null;
+  };
+}
 
 /** What a request on the store of tunings gives. */
 async function stored(mode, ask) {

@@ -26,6 +26,7 @@ from webrt.runtime.control import Control
 from webrt.runtime.device import Buffer, Counters, HostProvider, Range, padded
 from webrt.runtime.feeds import choose_locations, choose_outputs, take
 from webrt.runtime.host_steps import HostSteps
+from webrt.runtime.log import Log
 from webrt.runtime.profile import Recorded, of_player
 from webrt.runtime.session import RunStats
 from webrt.runtime.sizes import Sizes
@@ -108,7 +109,7 @@ class BrowserSession:
 
     def __init__(
         self, plan: Plan, device: BrowserDevice, host: HostProvider | None = None, progress: Progress | None = None,
-        tuning: Tuning | None = None,
+        tuning: Tuning | None = None, log: Log | None = None,
     ) -> None:  # fmt: skip
         self.plan, self.device = plan, device
         self.last_run = RunStats()
@@ -118,11 +119,13 @@ class BrowserSession:
         self._turn = asyncio.Lock()
         self._before = Counters()
         self._failure: BaseException | None = None
-        self._proxies = [create_proxy(f) for f in (self._run_host, progress) if f is not None]
+        told = (log or Log()).warning
+        self._proxies = [create_proxy(f) for f in (self._run_host, told, progress) if f is not None]
         call = self._proxies[0] if plan.host_steps else None
-        report = self._proxies[1] if progress else None
+        report = self._proxies[2] if progress else None
         known = json.dumps({"table": tuning.table.to_json(), "budget": tuning.seconds}) if tuning else ""
-        self._loading = device.player.load(to_js(memoryview(planfile.dump(plan))), device.opened, call, report, known)
+        data, warn = to_js(memoryview(planfile.dump(plan))), self._proxies[1]
+        self._loading = device.player.load(data, device.opened, call, report, known, warn)
         self._loaded: Any = None
         if can_run_sync():
             run_sync(self.ready())

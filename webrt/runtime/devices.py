@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any, TypeAlias
 from webrt.errors import InputError
 from webrt.plan import Plan
 from webrt.runtime.device import HostProvider
+from webrt.runtime.log import Log
 from webrt.runtime.native import NativeDevice
 from webrt.runtime.null import NullDevice
 from webrt.runtime.session import Session
@@ -66,14 +67,14 @@ def adapter_name(device: AnyDevice) -> str:
 
 def open_session(
     plan: Plan, device: AnyDevice, host: HostProvider | None, progress: Callable[[str, int, int], None] | None = None,
-    tuning: Tuning | None = None,
+    tuning: Tuning | None = None, log: Log | None = None,
 ) -> AnySession:  # fmt: skip
     """A session of the device's own kind; in a page it reports its loading. Raises what that kind raises."""
     if isinstance(device, (NativeDevice, NullDevice)):
-        return Session(plan, device, host, tuning)
+        return Session(plan, device, host, tuning, log)
     from webrt.runtime.browser import BrowserSession
 
-    return BrowserSession(plan, device, host, progress, tuning)
+    return BrowserSession(plan, device, host, progress, tuning, log)
 
 
 async def prepare() -> None:

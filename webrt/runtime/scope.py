@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import base64
 import contextlib
-import logging
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from typing import TypeAlias
@@ -13,6 +12,7 @@ from webrt.errors import KernelError, PlacementError
 from webrt.plan import Dispatch, HostStep, Plan, Step
 from webrt.runtime import measure
 from webrt.runtime.device import BindGroup, Buffer, Device, HostNode, HostProvider, Pipeline, Resource
+from webrt.runtime.log import Log
 from webrt.runtime.memory import Memory
 from webrt.runtime.resolve import Frame, Resolver, node_name, places
 from webrt.runtime.sizes import Key
@@ -30,9 +30,6 @@ SMALLEST_OUTPUT = 1 << 16
 """Bytes of a buffer for an output that stays on the device."""
 
 
-logger = logging.getLogger("webrt")
-
-
 class Scope:
     """`inner` are the scopes of the bodies of branches and loops, by step; `handed_out` makes and takes back the
     buffers of outputs that stay on the device, so that a growing cache needs few of them; `refused` are the kernels
@@ -42,9 +39,10 @@ class Scope:
 
     def __init__(
         self, plan: Plan, device: Device, host: HostProvider | None, around: Scope | None = None,
-        tuning: Tuning | None = None,
+        tuning: Tuning | None = None, log: Log | None = None,
     ) -> None:  # fmt: skip
         self.plan, self.device, self.tuning = plan, device, tuning
+        self._log = log or Log()
         if around is None:
             refuse_host_steps(plan, host)
         self._pipelines: dict[int, Pipeline] = {} if around is None else around._pipelines
@@ -56,7 +54,7 @@ class Scope:
         self.ends = _ends(plan)
         self.replaceable = _replaceable(plan, self.ends)
         self.inner = {
-            i: tuple(Scope(plan.within(body), device, host, self, tuning) for body in s.bodies)
+            i: tuple(Scope(plan.within(body), device, host, self, tuning, log) for body in s.bodies)
             for i, s in enumerate(plan.steps)
             if isinstance(s, (Branch, Loop))
         }
@@ -195,7 +193,8 @@ class Scope:
         for scope, i, kernel in found:
             if kernel not in self.refused:
                 name, where = self.plan.kernels[kernel].name, node_name(scope.plan, scope.plan.steps[i])
-                logger.warning("the kernel %r of %s is left out: the device refused it: %s", name, where, error.said)
+                why = f"the device refused it: {error.said}"
+                self._log.warning(f"the kernel {name!r} of {where} is left out: {why}")
             self.refused[kernel] = f"the kernel {self.plan.kernels[kernel].name!r} was refused"
         for scope in self._root._every():
             step = scope.resolver.choices.refresh()

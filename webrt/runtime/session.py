@@ -12,6 +12,7 @@ from webrt.plan import Plan
 from webrt.runtime.control import Control
 from webrt.runtime.device import Device, HostProvider
 from webrt.runtime.executor import Run
+from webrt.runtime.log import Log
 from webrt.runtime.profile import Recorded, Recorder
 from webrt.runtime.queue import Queue
 from webrt.runtime.scope import Scope
@@ -24,18 +25,20 @@ __all__ = ["RunStats", "Session"]
 class Session:
     """Runs a plan. May be used from several threads, one run at a time; the device may be shared. While `profile` is a
     list, each run is timed step by step and added to it. `tuning` says which alternatives are the fastest, beside what
-    the plan carries for this adapter; or measures them.
+    the plan carries for this adapter; or measures them. `log` takes the warnings, by default webrt's logger.
 
     Raises PlanError for a plan that breaks a rule of validate.py, TargetError where the device does not meet the plan,
     PlacementError where the plan has host steps and no `host` provider is given, KernelError, OutOfMemory, DeviceLost.
     """
 
     def __init__(
-        self, plan: Plan, device: Device, host: HostProvider | None = None, tuning: Tuning | None = None
-    ) -> None:
+        self, plan: Plan, device: Device, host: HostProvider | None = None, tuning: Tuning | None = None,
+        log: Log | None = None,
+    ) -> None:  # fmt: skip
         validate.validate(plan)
         self.plan, self.device = plan, device
-        self.scope = Scope(plan, device, host, tuning=of_plan(plan, device, tuning))
+        log = log or Log()
+        self.scope = Scope(plan, device, host, tuning=of_plan(plan, device, tuning, log), log=log)
         self.last_run = RunStats()
         self.profile: list[Recorded] | None = None
         self.control = Control()

@@ -7,7 +7,6 @@ slower ones. web/player/tuning.js has the twin; tests/unit/bad_tunings.json is t
 from __future__ import annotations
 
 import json
-import logging
 import os
 import time
 from collections.abc import Callable, Mapping, Sequence, Set
@@ -20,6 +19,7 @@ from webrt.errors import InputError, PlanError, WebrtError
 from webrt.files import atomic_file, plain_file
 from webrt.plan import Kernel, Plan
 from webrt.runtime.device import Command, Device, Launch, Range
+from webrt.runtime.log import Log
 from webrt.target import Target
 
 VERSION = 1
@@ -46,8 +46,6 @@ Work: TypeAlias = "tuple[Kernel, Sequence[Command]]"
 """A kernel, and commands that run it."""
 Timer: TypeAlias = Callable[[Device, Sequence[Work], Range, "float | None"], list[float]]
 """Seconds that each work takes on a device; waits for them by reading the range, for so many seconds at most."""
-
-logger = logging.getLogger("webrt")
 
 
 class Adapted(Protocol):
@@ -221,7 +219,7 @@ class Tuning:
     """A session's table. While `measure` is true, what the table lacks is measured, for `budget` seconds in all, and
     the table is written to `path`. `measured` counts measurements; `jobs` are the keys that were added, each with how
     many dispatches have it and the node of the first. `progress(done, total)` is told of these. After `timeout` seconds
-    of waiting for a measurement the device is given up."""
+    of waiting for a measurement the device is given up. `log` takes the warnings."""
 
     table: Table
     measure: bool = False
@@ -233,6 +231,7 @@ class Tuning:
     measured: int = 0
     jobs: list[tuple[Key, int, str]] = field(default_factory=list)
     progress: Callable[[int, int], None] = lambda done, total: None
+    log: Log = field(default_factory=Log)
 
     @property
     def seconds(self) -> float:
@@ -247,7 +246,7 @@ class Tuning:
             self.table.add(fitting(table, self.table))
         except PlanError as e:
             then = "it is measured anew" if self.measure else "defaults are taken"
-            logger.warning("%s is ignored: %s; %s", what, e.what, then)
+            self.log.warning(f"{what} is ignored: {e.what}; {then}")
 
     def read(self) -> None:
         """Adds the table at `path`, where there is one. Raises InputError where that is a folder, and where a file that
@@ -276,10 +275,10 @@ class Tuning:
             with atomic_file(self.path) as file:
                 file.write(self.table.dumps().encode())
         except (OSError, WebrtError) as e:
-            logger.warning("the tuning cannot be kept in %s: %s", self.path, e)
+            self.log.warning(f"the tuning cannot be kept in {self.path}: {e}")
 
 
-def of_options(device: Adapted, options: Mapping[str, Any]) -> Tuning | None:
+def of_options(device: Adapted, options: Mapping[str, Any], log: Log | None = None) -> Tuning | None:
     """What `tuning`, `tuning_file` and `tuning_budget` of the WebGPU provider ask for; None where they ask for nothing.
     Raises InputError for wrong values."""
     measure, file = options.get("tuning", False), options.get("tuning_file")
@@ -290,18 +289,18 @@ def of_options(device: Adapted, options: Mapping[str, Any]) -> Tuning | None:
     budget = seconds(options.get("tuning_budget", BUDGET))
     if measure in (False, "0") and not file:
         return None
-    made = Tuning(empty(device), measure in (True, "1"), budget)
+    made = Tuning(empty(device), measure in (True, "1"), budget, log=log or Log())
     made.path = cache_path(made.table) if file == USER_CACHE else Path(file) if file else None
     made.read()
     return made
 
 
-def of_plan(plan: Plan, device: Adapted, tuning: Tuning | None) -> Tuning | None:
+def of_plan(plan: Plan, device: Adapted, tuning: Tuning | None, log: Log) -> Tuning | None:
     """A session's tuning with what its plan carries for the device's adapter."""
     own = empty(device)
     mine = [t for t in plan.tuning if t.get("adapter") == own.adapter]
     if mine and tuning is None:
-        tuning = Tuning(own)
+        tuning = Tuning(own, log=log)
     for table in mine:
         if tuning is not None:
             tuning.include(table, "the tuning in the plan")
