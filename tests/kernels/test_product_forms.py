@@ -39,7 +39,8 @@ def form(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> V.F
 def compiled(
     a: str, b: str, y: str, body: str = "y = MatMul(a, b)", more: str = "", target: Target | None = None
 ) -> Plan:
-    text = f'<ir_version: 8, opset_import: ["" : 17]> g ({a} a, {b} b{more}) => ({y} y) {{ {body} }}'
+    opsets = '["" : 17, "com.microsoft" : 1]'
+    text = f"<ir_version: 8, opset_import: {opsets}> g ({a} a, {b} b{more}) => ({y} y) {{ {body} }}"
     return compile_model(parser.parse_model(text), CompileOptions(target=target or device().target))
 
 
@@ -83,6 +84,7 @@ def test_halves(form: V.Form) -> None:
     np.testing.assert_allclose(run(plan, a=a, b=b).astype(np.float32), want, rtol=2e-3, atol=5e-3)
 
 
+FUSED = "com.microsoft.FusedMatMul<transA = 1, transB = 1, alpha = 0.5>(a, b)"
 SIZES = ((17, 12, 40), (20, 33, 16), (65, 7, 29), (1, 8, 5), (3, 4, 1), (16, 16, 16))
 """(m, k, n)."""
 
@@ -112,6 +114,19 @@ def check_turned(turned: str) -> None:
             a, b, r = floats(m, k), floats(k, n, seed=4), floats(m, n, seed=5)
             feeds = {x: v.T.copy() if x in turned else v for x, v in (("a", a), ("b", b))}
             np.testing.assert_allclose(session.run(None, {**feeds, "r": r})[0], a @ b + r, rtol=1e-4, atol=1e-5)
+
+
+@pytest.mark.parametrize("node", ["Gemm<transA = 1, transB = 1, alpha = 0.5>(a, b, c)", FUSED])
+def test_attributes_that_transpose(node: str) -> None:
+    """What is computed is not transposed beforehand."""
+    plan = compiled("float[k, m]", "float[n, k]", "float[m, n]", f"y = {node}", ", float[n] c")
+    assert sum(isinstance(s, Dispatch) for s in plan.steps) == 1
+    with Session(plan, device()) as session:
+        for m, k, n in SIZES:
+            a, b, c = floats(k, m), floats(n, k, seed=4), floats(n, seed=5)
+            want = a.T @ b.T / 2 + (c if "Gemm" in node else 0)
+            (y,) = session.run(None, {"a": a, "b": b, "c": c})
+            np.testing.assert_allclose(y, want, rtol=1e-4, atol=1e-5)
 
 
 @pytest.mark.parametrize("dtype", [np.float32, np.float16])

@@ -39,6 +39,23 @@ def test_products_of_free_sizes(player: Player, plan: Plan) -> None:
     assert session.release()["buffers"] == 0
 
 
+def test_operands_that_lie_the_other_way(player: Player) -> None:
+    """Tint takes each form, and what runs here reads columns."""
+    model = parser.parse_model(
+        '<ir_version: 8, opset_import: ["" : 17]> agraph (float[k, m] a, float[n, k] b) => (float[m, n] y) '
+        "{ c = Transpose<perm = [1, 0]>(a) d = Transpose<perm = [1, 0]>(b) y = MatMul(c, d) }"
+    )
+    plan = compile_model(model.SerializeToString())
+    assert len(plan.steps) == 1
+    assert not [s for s in player.check_kernels(plan.kernels) if s["messages"]]
+    session = player.load(plan)
+    rng = np.random.default_rng(5)
+    for m, k, n in ((1, 7, 9), (1, 64, 32), (16, 16, 12), (70, 33, 65), (8, 256, 256)):
+        a, b = (rng.standard_normal(s).astype(np.float32) for s in ((k, m), (n, k)))
+        np.testing.assert_allclose(session.run({"a": a, "b": b})["y"], a.T @ b.T, rtol=1e-4, atol=1e-4)
+    assert session.release()["buffers"] == 0
+
+
 def test_packed_weights_for_any_number_of_rows(player: Player) -> None:
     """MatMulNBits: Tint takes each of its forms, and what runs here is as onnxruntime's definition says."""
     rng = np.random.default_rng(6)
