@@ -39,8 +39,9 @@ def of_python(name: str, value: Any, expected: Any, dtype: str) -> Any:
         numbers = expected.kind in "fV" or np.can_cast(plain.dtype, expected, "same_kind")
         fits = texts if expected.kind == "O" else not texts and (numbers or plain.dtype.kind + expected.kind == "iu")
         if fits or plain.size == 0:
-            return np.asarray(value, dtype=expected)
-    except (ValueError, TypeError, OverflowError) as e:
+            with np.errstate(over="raise"):
+                return np.asarray(value, dtype=expected)
+    except (ValueError, TypeError, ArithmeticError) as e:
         raise InputError(f"input {name!r}: the {kind} does not convert to {dtype}: {e}") from e
     of = f" of {plain.dtype}" if kind == "list" else ""
     raise InputError(f"input {name!r} is a {kind}{of}; {dtype} is expected")

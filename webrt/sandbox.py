@@ -21,6 +21,7 @@ from webrt.confine import Layer, Limits
 from webrt.confine.parent import Worker
 from webrt.confine.pool import Pool
 from webrt.errors import ExternalDataError, PlanError, SandboxError, WebrtError
+from webrt.known import PYTHON
 from webrt.plan import Bytes, PlacedNode
 
 __all__ = ["Artifact", "Compiler", "Layer", "Limits", "compile", "status"]
@@ -152,9 +153,11 @@ def _request(worker: Worker, model: Bytes, options: CompileOptions, wants: Seque
 
 
 def _packed(given: Any) -> tuple[dict[str, Any], bytes]:
-    """An array's type and shape, and its elements as bytes (strings as JSON)."""
+    """An array's type and shape, and its elements as bytes (strings as JSON); Python's own values as JSON."""
     import numpy as np
 
+    if isinstance(given, PYTHON):
+        return {"dtype": "", "shape": ()}, json.dumps(given).encode()
     array = np.asarray(given)
     if array.dtype.kind in "OSU":
         texts = [x.decode() if isinstance(x, bytes) else str(x) for x in array.reshape(-1).tolist()]

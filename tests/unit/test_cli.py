@@ -135,17 +135,13 @@ def test_compile_says_how_to_give_what_decides_kernels(
 
 
 @pytest.mark.parametrize(
-    ("text", "dtype", "shape"),
-    [("16000", "int64", ()), ("[1, 2.5]", "float32", (2,)), ("[[true]]", "bool", (1, 1)), ('["a"]', "object", (1,))],
+    ("text", "value"), [("16000", 16000), ("[1, 2.5]", [1, 2.5]), ("[[true]]", [[True]]), ('["a"]', ["a"])]
 )
-def test_known_elements_in_json(text: str, dtype: str, shape: tuple[int, ...]) -> None:
-    array = read_known("x", text)
-    assert (str(array.dtype), array.shape) == (dtype, shape) and array.tolist() == json.loads(text)
+def test_known_elements_in_json(text: str, value: object) -> None:
+    assert read_known("x", text) == value
 
 
-@pytest.mark.parametrize(
-    "text", ["[1, 2", "{}", "null", "[[1], [2, 3]]", "1e300", str(1 << 70), "[" * 9000], ids=range(7)
-)
+@pytest.mark.parametrize("text", ["[1, 2", "{}", "null", "[[1], [2, 3]]", str(1 << 70), "[" * 9000], ids=range(6))
 def test_known_elements_that_are_none(text: str) -> None:
     with pytest.raises(InputError, match="input 'x': .* is neither a .npy"):
         read_known("x", text)

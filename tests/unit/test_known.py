@@ -11,6 +11,7 @@ import onnx
 import pytest
 from onnx import parser
 
+from tests.kernels.harness import device
 from webrt import planfile
 from webrt.cli import main
 from webrt.compiler.compile import CompileOptions, compile_model
@@ -118,6 +119,53 @@ def test_the_command_line(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsy
     assert main(["inspect", "k.webrt"]) == 0 and "k: int64[] (fixed to 2)" in capsys.readouterr().out
     assert main(["inspect", "k.webrt", "--json"]) == 0
     assert json.loads(capsys.readouterr().out)["known"] == {"k": "2"}
+
+
+@pytest.mark.parametrize("sandbox", ["--sandbox", "--no-sandbox"])
+@pytest.mark.parametrize(
+    ("dtype", "shape", "text", "told"),
+    [
+        ("int32", "", "3", "3"),
+        ("uint8", "[2]", "[1, 255]", "[1, 255]"),
+        ("float16", "", "2", "2.0"),
+        ("bool", "", "true", "true"),
+    ],
+)
+def test_json_of_the_command_line_has_the_inputs_type(
+    sandbox: str, dtype: str, shape: str, text: str, told: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    onnx.save(scaled(dtype, shape), "k.onnx")
+    assert main(["compile", "k.onnx", sandbox, "--known", f"k={text}"]) == 0
+    plan = planfile.load("k.webrt")
+    assert plan.meta["known"]["k"]["text"] == told
+    with Session(plan, NullDevice() if not plan.kernels else device(), CpuProvider()) as opened:
+        (z,) = opened.run(["z"], {"x": X})
+    assert str(z.dtype) == dtype and z.tolist() == json.loads(text)
+
+
+@pytest.mark.parametrize(
+    ("dtype", "text", "words"),
+    [
+        ("int32", "2.5", "input 'k' is a float; int32 is expected"),
+        ("uint8", "256", "input 'k': the int does not convert to uint8"),
+        ("float32", "1e300", "input 'k': the float does not convert to float32"),
+        ("float32", '"a"', "input 'k' is a str; float32 is expected"),
+    ],
+)
+def test_json_that_is_not_of_the_inputs_type(
+    dtype: str,
+    text: str,
+    words: str,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    onnx.save(scaled(dtype), "k.onnx")
+    for sandbox in ("--sandbox", "--no-sandbox"):
+        assert main(["compile", "k.onnx", sandbox, "--known", f"k={text}"]) == 1
+        assert words in capsys.readouterr().err
 
 
 def test_a_misspelt_config_entry_is_told_once(caplog: pytest.LogCaptureFixture) -> None:

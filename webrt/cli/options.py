@@ -50,7 +50,7 @@ def add_compile_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--known", type=pair, action="append", default=[], metavar="NAME=VALUE",
         help="the elements of an input (or new ones of an initializer) that are fixed at compile time: a .npy or .npz "
-        "file, or JSON, whose integers are int64 and other numbers float32",
+        "file, or JSON of its type",
     )  # fmt: skip
 
 
@@ -151,24 +151,39 @@ def read_text(path: Path) -> str:
 
 
 def read_known(name: str, text: str) -> Any:
-    """The array that --known gives: in a `.npy` or `.npz` file, or as JSON. Raises WebrtError for what is neither."""
+    """What --known gives: the array in a `.npy` or `.npz` file, or what JSON has, which the compiler makes an array of
+    the input's type. Raises WebrtError for what is neither."""
     is_file = text.endswith((".npy", ".npz")) or os.path.isfile(text)
-    return read_array(Path(text), name) if is_file else read_json(name, text)
+    return read_array(Path(text), name) if is_file else _read_python(name, text)
 
 
-def read_json(name: str, text: str, dtype: str = "") -> Any:
-    """An array written as JSON; without `dtype` of int64, else of float32. Raises InputError, naming the input."""
+def _read_python(name: str, text: str) -> Any:
+    """Numbers, texts or truth values of JSON, or lists of them. Raises InputError, naming the input."""
     import numpy as np
 
     try:
         given = json.loads(text)
-        kind = np.array(given).dtype.kind
-        wanted = dtype or {"i": "int64", "f": "float32", "b": "bool", "U": "string"}[kind]
+        if np.array(given).dtype.kind not in "iufbU":
+            raise TypeError("neither numbers nor texts")
+        return given
+    except (ValueError, TypeError, RecursionError) as error:
+        raise _no_json(name, text, "") from error
+
+
+def read_json(name: str, text: str, dtype: str) -> Any:
+    """An array written as JSON. Raises InputError, naming the input."""
+    import numpy as np
+
+    try:
         with np.errstate(over="raise"):
-            return np.array(given, dtype=object if wanted == "string" else wanted)
-    except (ValueError, TypeError, KeyError, ArithmeticError, RecursionError) as error:
-        what = f"{dtype} numbers in JSON, such as [1, 2]".lstrip()
-        raise InputError(f"input {name!r}: {text!r:.200} is neither a .npy or .npz file nor {what}") from error
+            return np.array(json.loads(text), dtype=object if dtype == "string" else dtype)
+    except (ValueError, TypeError, ArithmeticError, RecursionError) as error:
+        raise _no_json(name, text, f"{dtype} ") from error
+
+
+def _no_json(name: str, text: str, of: str) -> InputError:
+    what = f"{of}numbers in JSON, such as [1, 2]"
+    return InputError(f"input {name!r}: {text!r:.200} is neither a .npy or .npz file nor {what}")
 
 
 def read_array(path: Path, name: str = "") -> Any:

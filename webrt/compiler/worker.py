@@ -158,6 +158,8 @@ def _arrays(source: int, specs: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
 def _array(spec: Mapping[str, Any], payload: bytearray) -> Any:
     import numpy as np
 
+    if not spec["dtype"]:
+        return json.loads(payload)
     if spec["dtype"] == "object":
         return np.array(json.loads(payload), dtype=object).reshape(spec["shape"])
     return np.frombuffer(payload, np.dtype(spec["dtype"])).reshape(spec["shape"])
