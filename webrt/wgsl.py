@@ -38,6 +38,7 @@ _UNIFORM = "@group(0) @binding(0) var<uniform> p: Params;"
 _PARAM = re.compile(r"\bp\.(\w+)")
 _MAIN = re.compile(r"^fn main\([^{]*\{", re.M)
 _TOGETHER = re.compile(r"Barrier\(|\bsubgroup|\bquad[A-Z]|workgroupUniformLoad")
+_SAMPLER = "@group(0) @binding({}) var nearest_texel: sampler;"
 _FORMATS = {"f32": "float", "u32": "uint"}
 
 
@@ -62,6 +63,11 @@ class Bind:
     @property
     def is_texture(self) -> bool:
         return self.loader != "buffer"
+
+    @property
+    def by_sampler(self) -> bool:
+        """Whether it is a texture of floats that is read through a sampler."""
+        return self.loader == "sampled" and self.dtype.word == "f32"
 
 
 @dataclass(frozen=True)
@@ -110,10 +116,12 @@ def _built(
     parts += [f"const {k} = {v};" for k, v in consts]
     parts += _params(params)
     parts += [_declaration(b, i + 1) for i, b in enumerate(binds)]
+    parts += _sampler(binds)
     parts += [shader_text(f"lib/{lib}") for lib in libs]
     parts += [_accessors(b) for b in binds]
     parts += [*fns, header.body]
     text = _held("\n".join(p.strip("\n") for p in parts if p) + "\n", params)
+    text = _with_units(text, binds)
     return text, _digest(text)
 
 
@@ -229,6 +237,29 @@ def _texture(b: Bind) -> str:
     return f"texture_2d<{word}>" if b.loader == "sampled" else f"texture_storage_2d<rgba32{_FORMATS[word]}, read>"
 
 
+def _sampler(binds: Sequence[Bind]) -> list[str]:
+    """What textures of floats are read through: a sampler of the nearest texel, after the bindings, and the size of a
+    texel in `unit_<name>`. Tint guards each textureLoad by the texture's levels and size, at the price of two more
+    loads on SwiftShader, where sampling is cheaper than loading without that, too."""
+    names = [b.name for b in binds if b.by_sampler]
+    units = [f"var<private> unit_{name}: vec2<f32>;" for name in names]
+    return [f"{_SAMPLER.format(len(binds) + 1)}", *units] if names else []
+
+
+def _with_units(text: str, binds: Sequence[Bind]) -> str:
+    """The text whose main begins with the sizes of texels: 1 / columns, and 1 / rows of TEXTURE_WIDTH."""
+    units = [
+        f"  unit_{b.name} = vec2<f32>(1.0, {1 / TEXTURE_WIDTH}) / vec2<f32>(vec2<i32>(textureDimensions({b.name})));\n"
+        for b in binds if b.by_sampler
+    ]  # fmt: skip
+    if not units:
+        return text
+    made, found = _MAIN.subn(lambda m: f"{m[0]}\n{''.join(units)}", text, count=1)
+    if not found:
+        raise KernelError("a kernel that reads textures has no line that begins with fn main")
+    return made
+
+
 def _libs(b: Bind) -> tuple[str, ...]:
     if b.dtype in (T.F16, T.BF16):
         return ("half",)
@@ -261,6 +292,10 @@ def _fours(b: Bind) -> str:
     if not b.is_texture:
         return f"{b.name}[four]"
     width = TEXTURE_WIDTH
+    if b.by_sampler:
+        # The middle of the texel, where no rounding can miss it: a float holds each of a texture's places exactly.
+        at = f"vec2<f32>(f32(i32(four & {width - 1}u)) + 0.5, f32(i32((four & {2**32 - width}u) | {width // 2}u)))"
+        return f"textureSampleLevel({b.name}, nearest_texel, {at} * unit_{b.name}, 0.0)"
     if b.loader == "sampled":
         # SwiftShader, which these are for, shifts lane by lane; a float holds each of a texture's places exactly.
         at = f"vec2<i32>(i32(four & {width - 1}u), i32(f32(i32(four)) * {1 / width}))"

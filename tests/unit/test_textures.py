@@ -13,6 +13,7 @@ from webrt import wgsl
 from webrt.dtypes import F32, I64
 from webrt.errors import KernelError, TargetError
 from webrt.kernel_layout import kernel_layout
+from webrt.plan import TEXTURE_WIDTH
 from webrt.runtime.device import Fill
 from webrt.runtime.session import Session
 from webrt.runtime.textures import Content, Schedule, TextureId, Touch, schedule
@@ -114,6 +115,27 @@ def test_kernels_read_through_textures(loader: str, dtype: str) -> None:
             np.testing.assert_array_equal(z, want[1])
 
 
+@pytest.mark.parametrize("loader", LOADERS)
+def test_textures_hold_what_is_no_number(loader: str) -> None:
+    odd = np.array([np.nan, np.inf, -np.inf, -0.0, 1e38, 1.2e-38], np.float32)
+    x = np.tile(odd, 1000)
+    with Session(textured_plan(loader), device()) as session:
+        y, z = session.run(None, {"x": x})
+    np.testing.assert_array_equal(y, expected(x)[0])
+    np.testing.assert_array_equal(z[np.isfinite(z)], expected(x)[1][np.isfinite(z)])
+    assert np.isnan(y[::6]).all() and np.isposinf(y[1::6]).all() and np.isneginf(y[2::6]).all()
+
+
+@pytest.mark.parametrize("rows", [1, 2, 3, 1000, 8191, 8192, 16384, 32768])
+def test_a_sampled_texel_is_hit_near_its_middle(rows: int) -> None:
+    """The floats of `fours_`: a sampler multiplies by the texture's size what the kernel divided by it."""
+    row = np.arange(rows, dtype=np.uint32)
+    unit = np.float32(1 / TEXTURE_WIDTH) / np.float32(rows)
+    place = ((row * TEXTURE_WIDTH + 5) & np.uint32(2**32 - TEXTURE_WIDTH)) | np.uint32(TEXTURE_WIDTH // 2)
+    hit = place.astype(np.float32) * unit * np.float32(rows)
+    assert np.abs(hit - (row + 0.5)).max() < 1 / 64
+
+
 def test_textures_stay_grow_and_go() -> None:
     before = device().counters.buffers, device().counters.bytes
     session = Session(textured_plan("sampled"), device())
@@ -171,6 +193,8 @@ def test_layouts_are_read_from_the_text() -> None:
     kernels = textured_plan("storage", "uint8").kernels
     assert [kernel_layout(k.wgsl).access for k in kernels[:4]] == ["Uw", "FFw", "rrw", "rw"]
     assert kernel_layout(textured_plan("sampled", "uint8").kernels[0].wgsl).textures() == [(0, True)]
+    sampled = [kernel_layout(k.wgsl) for k in textured_plan("sampled", "uint8").kernels]
+    assert [k.sampler for k in sampled] == [False, True, False, False, True, True]
 
 
 @pytest.mark.parametrize(

@@ -28,6 +28,7 @@ export class Gpu extends Checks {
   #pass = null;
   #pipeline = null;
   #staging = null;
+  #sampler = null; // of the nearest texel
   #closed = false;
   #ids = 0;
 
@@ -135,6 +136,10 @@ export class Gpu extends Checks {
       binding: i + pipeline.first,
       resource: r.view ?? { buffer: r.buffer.handle, offset: r.offset, size: r.nbytes },
     }));
+    if (pipeline.sampler) {
+      this.#sampler ??= this.device.createSampler();
+      entries.push({ binding: entries.length + pipeline.first, resource: this.#sampler });
+    }
     this.counters.bindGroups += 1;
     return this.guard(`the bind group of ${name}`, () => this.device.createBindGroup({ layout: pipeline.layout, entries }));
   }

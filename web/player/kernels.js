@@ -18,14 +18,15 @@ const MOST_KEPT = 1024;
 const pipelinesOf = new WeakMap();
 
 /**
- * A pipeline { handle, layout, first } with an explicit layout, for a Gpu; equal texts and layouts share one per device. `where` is
- * the node and operator for a KernelError, whose `said` is what is wrong in one line.
+ * A pipeline { handle, layout, first, sampler } with an explicit layout, for a Gpu; equal texts and layouts share one per
+ * device. `where` is the node and operator for a KernelError, whose `said` is what is wrong in one line.
  */
 export async function pipelineOf(gpu, kernel, where) {
   if (!pipelinesOf.has(gpu.device)) pipelinesOf.set(gpu.device, new Map());
   const made = pipelinesOf.get(gpu.device);
   const code = dialect(kernel);
-  const key = `${kernel.layout.words} ${kernel.layout.access}\n${code}`;
+  const { words, access, sampler } = kernel.layout;
+  const key = `${words} ${access} ${sampler}\n${code}`;
   let pipeline = made.get(key);
   if (pipeline === undefined) {
     gpu.counters.pipelines += 1;
@@ -47,8 +48,9 @@ export function keepLatest(map, key, value, most) {
   if (map.size > most) map.delete(map.keys().next().value);
 }
 
-async function makePipeline(gpu, { name, layout: { words, access } }, code) {
+async function makePipeline(gpu, { name, layout: { words, access, sampler } }, code) {
   const kinds = [...(words ? [{ buffer: { type: "uniform" } }] : []), ...[...access].map((a) => ENTRIES[a])];
+  if (sampler) kinds.push({ sampler: { type: "non-filtering" } });
   const first = words ? 0 : 1;
   const entries = kinds.map((kind, i) => ({ binding: i + first, visibility: GPUShaderStage.COMPUTE, ...kind }));
   gpu.device.pushErrorScope("validation"); // the pipeline's rejection says the same
@@ -60,7 +62,7 @@ async function makePipeline(gpu, { name, layout: { words, access } }, code) {
   });
   gpu.device.popErrorScope().catch(() => null);
   try {
-    return { handle: await made, layout, first };
+    return { handle: await made, layout, first, sampler };
   } catch (e) {
     gpu.alive();
     throw new Refused(name, code, e.message, (await module.getCompilationInfo()).messages);

@@ -24,6 +24,7 @@ const ALIGN = 256;
 
 const BINDING = new RegExp("@group\\(0\\) @binding\\((\\d+)\\) var(?:<storage, (read|read_write)>|"
   + " \\w+: (texture_2d<(?:f32|u32)>|texture_storage_2d<rgba32(?:float|uint), read>);)", "g");
+const SAMPLER = /@group\(0\) @binding\((\d+)\) var nearest_texel: sampler;/g;
 const PARAMS = "struct Params {";
 const ACCESS = {
   read: "r", read_write: "w", "texture_2d<f32>": "f", "texture_2d<u32>": "u",
@@ -235,12 +236,15 @@ function checkKernel(kernel, where) {
 function kernelLayout(wgsl) {
   const found = [...wgsl.matchAll(BINDING)];
   need(found.every((m, i) => m[1] === String(i + 1)), "kernel", "its storage bindings are not numbered from 1");
+  const samplers = [...wgsl.matchAll(SAMPLER)].map((m) => m[1]);
+  const last = samplers.every((n, i) => i === 0 && n === String(found.length + 1));
+  need(last, "kernel", "its sampler is not numbered after its storage bindings");
   const start = wgsl.indexOf(PARAMS);
   const end = start < 0 ? -1 : wgsl.indexOf("}", start + PARAMS.length);
   const words = end < 0 ? 0 : wgsl.slice(start, end).split(":").length - 1;
   const declared = wgsl.includes("@group(0) @binding(0) var<uniform> p: Params;");
   need(declared === words > 0, "kernel", "its parameter block is not declared as one");
-  return { words, access: found.map((m) => ACCESS[m[2] ?? m[3]]).join("") };
+  return { words, access: found.map((m) => ACCESS[m[2] ?? m[3]]).join(""), sampler: samplers.length > 0 };
 }
 
 function checkSlot(slot, is, where) {

@@ -81,10 +81,11 @@ Resource: TypeAlias = Range | Texture
 
 class Layout(NamedTuple):
     """What a kernel's bind group holds: a uniform block at binding 0 if `params`, then storage buffers and textures, by
-    the letters of kernel_layout.KernelLayout."""
+    the letters of kernel_layout.KernelLayout, then a sampler of the nearest texel if `sampler`."""
 
     params: bool
     access: tuple[str, ...]
+    sampler: bool = False
 
 
 @dataclass

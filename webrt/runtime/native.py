@@ -87,6 +87,7 @@ class NativeDevice:
         self._pipelines = Pipelines(self._device, wgpu.ShaderStage.COMPUTE, self._errors)
         self._record = recorder(wgpu)
         self._staging = Staging(self._alloc_staging, self.free, self.target.limit("maxBufferSize"))
+        self._sampler: Any = None
         self._unsubmitted = 0
         self._flights = 0
 
@@ -168,7 +169,15 @@ class NativeDevice:
     def bind(self, pipeline: Pipeline, resources: Sequence[Resource]) -> BindGroup:
         entries = [{"binding": i, "resource": resource_of(r)} for i, r in enumerate(resources, pipeline.first)]
         with self._errors("a bind group"):
+            if pipeline.sampler:
+                entries.append({"binding": pipeline.first + len(entries), "resource": self._nearest_texel()})
             return self._device.create_bind_group(layout=pipeline.group, entries=entries)
+
+    def _nearest_texel(self) -> Any:
+        with self._lock:
+            if self._sampler is None:
+                self._sampler = self._device.create_sampler()
+            return self._sampler
 
     def stamps(self, count: int) -> Stamps | None:
         if "timestamp-query" not in self.target.features or not count:

@@ -35,11 +35,12 @@ Guard: TypeAlias = Callable[[str], AbstractContextManager[None]]
 
 @dataclass(frozen=True, eq=False, slots=True)
 class NativePipeline:
-    """A compute pipeline, the layout of its bind group, and the group's first binding."""
+    """A compute pipeline, the layout of its bind group, the group's first binding, whether a sampler is its last."""
 
     handle: Any
     group: Any
     first: int
+    sampler: bool
 
 
 class Pipelines:
@@ -85,6 +86,7 @@ class Pipelines:
     def _group(self, layout: Layout) -> Any:
         kinds: list[dict[str, Any]] = [{"buffer": {"type": "uniform"}}] if layout.params else []
         kinds += [_ENTRIES[a] for a in layout.access]
+        kinds += [{"sampler": {"type": "non-filtering"}}] if layout.sampler else []
         first = 0 if layout.params else 1
         entries = [{"binding": i, "visibility": self._stage, **kind} for i, kind in enumerate(kinds, first)]
         return self._device.create_bind_group_layout(entries=entries)
@@ -101,7 +103,7 @@ class Pipelines:
             raise
         except DeviceError as e:
             raise _refused(kernel, text, str(e.__cause__ or e)) from e
-        return NativePipeline(handle, group, 0 if layout.params else 1)
+        return NativePipeline(handle, group, 0 if layout.params else 1, layout.sampler)
 
 
 def _refused(kernel: Kernel, text: str, message: str) -> KernelError:

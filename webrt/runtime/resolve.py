@@ -112,7 +112,7 @@ class Resolver:
     def layout_of(self, kernel: int) -> Layout:
         """A kernel's bind group layout."""
         layout = self.choices.layout(kernel)
-        return Layout(layout.words > 0, tuple(layout.access))
+        return Layout(layout.words > 0, tuple(layout.access), layout.sampler)
 
     def frame(self, key: Key, values: Sequence[int | None]) -> Frame:
         """Raises TargetError or InputError for numbers that the device or WebGPU cannot take."""
