@@ -199,9 +199,10 @@ class Opener(Protocol):
 @dataclass(eq=False)
 class Graph:
     """A model in order of execution. `overridable` are initializers that are graph inputs too. `assumed`: sizes, as
-    text, that are taken to be 0 (False) or not (True). `checks`: sizes that must not be 0, and what is wrong if so.
-    `around`: the graph that a body stands in. `opener` opens control flow that only the run decides. `places`: the
-    provider that the caller wishes, by name of a node of the model. `adapter`: the kind that the target is of."""
+    text, that are taken to be 0 (False) or not (True). `ranges`: (lowest, highest) of sizes that `checks` hold there,
+    by name. `checks`: sizes that must not be 0, and what is wrong if so. `around`: the graph that a body stands in.
+    `opener` opens control flow that only the run decides. `places`: the provider that the caller wishes, by name of a
+    node of the model. `adapter`: the kind that the target is of."""
 
     nodes: list[Node]
     inputs: list[Value]
@@ -211,6 +212,7 @@ class Graph:
     meta: dict[str, Any] = field(default_factory=dict)
     ir_version: int = 10
     assumed: Mapping[str, bool] = field(default_factory=dict)
+    ranges: Mapping[str, tuple[int, int]] = field(default_factory=dict)
     checks: dict[Dim, str] = field(default_factory=dict)
     around: Graph | None = None
     opener: Opener | None = None

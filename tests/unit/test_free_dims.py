@@ -17,6 +17,7 @@ from webrt.cli.main import main
 from webrt.cli.options import dim_or_bounds
 from webrt.compiler.compile import CompileOptions, compile_model
 from webrt.errors import InputError
+from webrt.planfile import dump
 
 TEXT = (
     '<ir_version: 10, opset_import: ["" : 20]> '
@@ -80,3 +81,41 @@ def test_bounds_that_are_none(text: str, tmp_path: Path) -> None:
 def test_an_open_bound_is_quoted_whole(text: str) -> None:
     with pytest.raises(argparse.ArgumentTypeError, match=rf"'{re.escape(text)}' is not NAME=LOWEST\.\.HIGHEST"):
         dim_or_bounds(text)
+
+
+BRANCHES = """<ir_version: 9, opset_import: ["" : 20]> g (float[n, m] x) => (float y)
+<int64 i = {1}, int64 limit = {3}> {
+    shape = Shape(x)
+    size = Gather(shape, i)
+    small = Less(size, limit)
+    y = If(small) <
+        then_branch = t () => (float[n, m] a) { a = Relu(x) },
+        else_branch = e () => (float b) { b = ReduceSum<keepdims = 0>(x) }>
+}"""
+
+
+@pytest.mark.parametrize(
+    ("bounds", "op"),
+    [((1, 2), "Relu"), ((0, 2), "Relu"), ((3, 9), "ReduceSum"), ((2, 3), "If"), ((3, 10_000), "If"), (None, "If")],
+)
+def test_bounds_decide_a_branch_that_they_leave_one_outcome(bounds: tuple[int, int] | None, op: str) -> None:
+    """What the branches make has different ranks, so an If of which both are possible stays on the CPU."""
+    made = onnx.parser.parse_model(BRANCHES)
+    plan = compile_model(made, CompileOptions(free_dims={} if bounds is None else {"m": bounds}))
+    kept = [p for p in plan.placement if p.how != "folded"]
+    assert [(p.op, p.provider) for p in kept if p.op in ("Relu", "ReduceSum", "If")] == [
+        (op, "cpu" if op == "If" else "webgpu")
+    ]
+    if op == "If":
+        (reason,) = [p.reason for p in kept if p.op == "If"]
+        assert reason.endswith("which branch makes it depends on m: fix these sizes, or bound them"), reason
+    else:
+        with webrt.InferenceSession(dump(plan)) as session:
+            assert bounds is not None
+            for m in bounds:
+                x = np.arange(2 * m, dtype=np.float32).reshape(2, m) - 1
+                np.testing.assert_array_equal(
+                    session.run(None, {"x": x})[0], np.maximum(x, 0) if op == "Relu" else x.sum()
+                )
+            with pytest.raises(webrt.WebrtError, match="'m' has to be from"):
+                session.run(None, {"x": np.zeros((2, bounds[1] + 1), np.float32)})

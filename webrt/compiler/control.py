@@ -1,12 +1,16 @@
 """If whose branch is known before the run → the nodes of that branch; what else decides the course of control flow.
 
-A condition is known where it is constant, or shape arithmetic. Where elements of scalar graph inputs decide it,
-`depends_on` names those inputs, so that a session compiles once for each of their values; where sizes of inputs decide
-it, it names the condition, and a session compiles for each outcome. Everything else is decided at the run.
+A condition is known where it is constant, or shape arithmetic with one outcome for all sizes within their bounds.
+Where elements of scalar graph inputs decide it, `depends_on` names those inputs, so that a session compiles once for
+each of their values; where sizes of inputs decide it, it names the condition, and a session compiles for each outcome.
+Everything else is decided at the run.
 """
 
 from __future__ import annotations
 
+import itertools
+import math
+from collections.abc import Mapping
 from typing import Any
 
 import numpy as np
@@ -20,6 +24,8 @@ from webrt.ir import Graph, Node, Value
 
 MAX_TRIPS = 64
 """A loop is unrolled only into so many iterations."""
+MAX_TRIED = 4096
+"""A condition on sizes is computed for so many, at most, to see whether it has one outcome for all of them."""
 CONTROL = frozenset({"If", "Loop", "Scan"})
 
 Array = np.ndarray[Any, Any]
@@ -124,11 +130,33 @@ def _truth(value: Value | None, graph: Graph) -> bool | None:
     if elements is not None and elements.size == 1:
         return bool(elements.reshape(-1)[0])
     size = _size(value)
-    truth = None if size is None else graph.assumed.get(D.text(size))
-    if truth is not None and size is not None:
+    if size is None:
+        return None
+    for_all = _for_all(size, graph.ranges)
+    if for_all is not None:
+        return for_all
+    truth = graph.assumed.get(D.text(size))
+    if truth is not None:
         holds = size if truth else D.eq(size, 0)
         graph.checks[holds] = f"the plan is for sizes where {D.text(size)} is {'not 0' if truth else '0'}"
     return truth
+
+
+def _for_all(size: Dim, ranges: Mapping[str, tuple[int, int]]) -> bool | None:
+    """Whether a size is never 0, or always, where those that it is computed of are within their bounds; None where it
+    is now this and now that, has no value somewhere, or they are too many to try."""
+    names = sorted(D.variables(size))
+    if not names or not ranges.keys() >= set(names):
+        return None
+    spans = [range(low, high + 1) for low, high in (ranges[n] for n in names)]
+    if math.prod(len(s) for s in spans) > MAX_TRIED:
+        return None
+    program = D.program_of(size)
+    try:
+        found = {bool(D.evaluate(program, dict(zip(names, sizes)))[-1]) for sizes in itertools.product(*spans)}
+    except ShapeError:
+        return None
+    return found.pop() if len(found) == 1 else None
 
 
 def known(value: Value | None) -> Array | None:

@@ -13,8 +13,9 @@ from webrt.ir import Graph
 
 
 def fix(graph: Graph, model: onnx.ModelProto, options: CompileOptions) -> None:
-    """Puts the sizes of `options.free_dims` and `options.denotations` for the dims, and checks of their bounds into
-    `graph.checks`. Raises InputError for a name or a denotation that no input has, and for a contradiction."""
+    """Puts the sizes of `options.free_dims` and `options.denotations` for the dims, their bounds into `graph.ranges`,
+    and checks of these into `graph.checks`. Raises InputError for a name or a denotation that no input has, and for a
+    contradiction."""
     sizes: dict[str, int] = {}
     for name, size in options.free_dims.items():
         if isinstance(size, int):
@@ -37,6 +38,7 @@ def fix(graph: Graph, model: onnx.ModelProto, options: CompileOptions) -> None:
             low, high = bounds
             holds = D.mul(D.lt(low - 1, D.var(name)), D.lt(D.var(name), high + 1))
             graph.checks[holds] = f"the dim {name!r} has to be from {low} to {high}"
+            graph.ranges = {**graph.ranges, name: bounds}
 
 
 def _denoted(graph: Graph, model: onnx.ModelProto, denotations: Mapping[str, int]) -> dict[str, int]:

@@ -212,7 +212,7 @@ class _Opening:
     def _graph(self) -> Graph:
         return Graph(
             [], [], [], self.opsets, ir_version=self.graph.ir_version, assumed=self.graph.assumed,
-            around=self.graph, bounds=self.graph.bounds, adapter=self.graph.adapter,
+            ranges=self.graph.ranges, around=self.graph, bounds=self.graph.bounds, adapter=self.graph.adapter,
         )  # fmt: skip
 
     def _names(self) -> Iterator[str]:

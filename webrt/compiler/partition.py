@@ -133,7 +133,13 @@ def _control(
         what = node.declined.what if node.declined is not None else "its subgraphs were not opened"
         raise UnsupportedOp(what)
     step = Control(node, tuple(bodies))
-    control.check_step(step)
+    try:
+        control.check_step(step)
+    except (UnsupportedOp, UnsupportedType) as e:
+        if undecided is not None:
+            sizes = sorted(name for program in undecided.conditions.values() for name in D.variables_of(program))
+            e.what += f", and which branch makes it depends on {', '.join(sizes)}: fix these sizes, or bound them"
+        raise e.at() from None
     inner = Demands()
     for body in bodies:
         body.placed, found = partition(body.graph, providers, target, structural, by_name)
