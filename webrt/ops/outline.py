@@ -10,16 +10,15 @@ import re
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, field
 
-from webrt import dims as D
 from webrt import dtypes as T
 from webrt import lowering
 from webrt.dims import Dim
 from webrt.dtypes import DType
 from webrt.errors import UnsupportedOp
 from webrt.ir import Node, Value
-from webrt.lowering import Builder, Elementwise, Operand, Variant, grid
+from webrt.lowering import Builder, Elementwise, Operand, Variant
 from webrt.ops.broadcasting import address, align
-from webrt.ops.elementwise import VECTORS, from_params, scalar_words
+from webrt.ops.elementwise import from_params, scalar_words
 from webrt.ops.view import element_type, one_by_one
 from webrt.target import Target
 
@@ -113,7 +112,8 @@ def stored(outlines: Mapping[Value, Outline]) -> list[Value]:
 
 
 def launch_outlines(b: Builder, out: Value, outlines: Mapping[Value, Outline], name: str) -> None:
-    """One kernel that computes `out` by its outline and those that stand for what it loads."""
+    """One kernel that computes `out` by its outline and those that stand for what it loads. An invocation computes one
+    element: SwiftShader takes seconds to compile the divisions of four, and runs them no faster."""
     bindings = {v: f"x{k}" for k, v in enumerate(stored(outlines))}
     places = {v: k for k, v in enumerate(outlines)}
     params: dict[str, Dim | float] = {}
@@ -125,14 +125,7 @@ def launch_outlines(b: Builder, out: Value, outlines: Mapping[Value, Outline], n
     if any(v.dtype in T.INTS64 for v in (*outlines, *bindings)):
         use = {"int64": None, **use}
     reads: dict[str, Value] = {name: v for v, name in bindings.items()}
-    call = f"value{places[out]}"
-    if element_type(out).bits != 32 or D.mod(out.elements, 4) != 0 or len(b.windows(out)) > 1:
-        b.map(out, f"return {call}(i);", reads=reads, params=params, fns=fns, use=tuple(use), name=name)
-        return
-    lanes = ", ".join(f"{call}(4u * v + {k}u)" for k in range(4))
-    fns.append(f"fn element4(v: u32) -> vec4<Out> {{ return vec4<Out>({lanes}); }}")
-    variant = Variant("map_vec4", grid(D.ceildiv(out.elements, 4 * VECTORS)), fns=fns, use=tuple(use), vec={"out": 4})
-    b.launch(variant, reads=reads, writes={"out": out}, params={"n": out.elements, **params}, name=name)
+    b.map(out, f"return value{places[out]}(i);", reads=reads, params=params, fns=fns, use=tuple(use), name=name)
 
 
 def _functions(outline: Outline, places: Mapping[Value, int], bindings: Mapping[Value, str]) -> list[str]:
