@@ -1,7 +1,7 @@
 //! bindings x w * out:w
 //! params images rows columns blocks size_0 size_1 kernel_1 stride_0 stride_1 dilation_0 dilation_1 pad_0 pad_1 taps fours row_fours group_blocks outs all weights *
 //! consts PIXELS SPAN LANES
-//! fns tile place
+//! fns tile
 
 // conv_last where the LANES invocations of a workgroup are one subgroup and have PIXELS pixels in common, in the order in
 // which they are stored: each loads some of them, and all read those from its registers. LANES must be the subgroup's size.

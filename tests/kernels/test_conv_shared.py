@@ -12,6 +12,7 @@ from onnx import ModelProto, numpy_helper, parser
 
 from tests.kernels.harness import Array, device
 from webrt.compiler.compile import CompileOptions, compile_model
+from webrt.ops import conv_quads as Q
 from webrt.ops import conv_shared as S
 from webrt.ops.product_variants import subgroups
 from webrt.plan import Dispatch, Plan
@@ -24,10 +25,25 @@ def _here(form: S.Form) -> S.Form:
     return replace(form, lanes=lanes, requires=subgroups(lanes, {}))
 
 
-@pytest.fixture(params=S.FORMS, ids=[f"{f.pixels}x{f.vectors}-{f.loader}" for f in S.FORMS])
-def form(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> S.Form:
-    made = _here(request.param)
-    monkeypatch.setattr(S, "FORMS", (made,))
+def _named(form: S.Form | Q.Quad) -> str:
+    return f"{form.pixels}x{form.vectors}" + (f"-{form.across}" if isinstance(form, Q.Quad) else "")
+
+
+LARGE = (Q.Quad(24, 1, 4), Q.Quad(16, 2, 2))
+"""What they have that smaller forms have not is more text of the same kind, which takes long to compile."""
+QUICK = [*S.FORMS, *(q for q in Q.QUADS if q not in LARGE)]
+
+
+@pytest.fixture(params=[*QUICK, *(pytest.param(q, marks=pytest.mark.long) for q in LARGE)], ids=_named)
+def form(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> S.Form | Q.Quad:
+    """The only form that there is; quads are a part of all subgroups."""
+    made: S.Form | Q.Quad = request.param
+    if isinstance(made, Q.Quad):
+        monkeypatch.setattr(S, "FORMS", ())
+        monkeypatch.setattr(Q, "QUADS", (made,))
+        monkeypatch.setattr(Q, "REQUIRES", subgroups(device().target.subgroup_sizes[0], {}))
+        return made
+    monkeypatch.setattr(S, "FORMS", (_here(made),))
     monkeypatch.setattr(S.Form, "fits", lambda form, outs: True)
     return made
 
@@ -55,6 +71,10 @@ def _check(model: ModelProto, *feeds: dict[str, Array]) -> None:
             np.testing.assert_allclose(got, want, rtol=1e-4, atol=1e-4)
 
 
+LONG = """d = Constant<value_float=3.0>() e = Add(b, d) z = Constant<value_float=0.0>() s = Constant<value_float=6.0>()
+  f = Clip(e, z, s) k = Mul(b, f) q = Div(k, s) r = Sigmoid(q) m = Mul(r, q) u = Tanh(m) c = Add(u, q)"""
+
+
 def _first_choices(plan: Plan) -> set[str]:
     return {plan.kernels[s.alternatives[0][0]].wgsl for s in plan.steps if isinstance(s, Dispatch) and s.alternatives}
 
@@ -72,12 +92,26 @@ CASES: list[tuple[tuple[int, ...], tuple[int, ...], str]] = [
     ((1, 2, 3, 20), (16, 20, 3, 3), "pads=[1,1,1,1]"),
     ((1, 10, 10, 3), (32, 3, 3, 3), "strides=[2,2], pads=[0,0,1,1]"),
 ]
+POINTS: list[tuple[tuple[int, ...], tuple[int, ...], str]] = [
+    ((3, 9, 7, 12), (40, 12, 1, 1), "pads=[0,0,0,0]"),
+    ((1, 6, 6, 16), (48, 8, 1, 1), "group=2"),
+    ((2, 3, 3, 7), (5, 7, 1, 1), "pads=[0,0,0,0]"),
+    ((1, 7, 9, 8), (24, 8, 1, 1), "strides=[2,3]"),
+]
 
 
 @pytest.mark.parametrize(("x", "w", "attrs"), CASES, ids=str)
 def test_edges(form: S.Form, x: tuple[int, ...], w: tuple[int, ...], attrs: str) -> None:
     model = _model(f"float[{','.join(map(str, x))}]", floats(*w, seed=4), attrs)
     _check(model, {"x": floats(*x)})
+
+
+@pytest.mark.parametrize(("x", "w", "attrs"), POINTS, ids=str)
+@pytest.mark.parametrize("after", ["c = Relu(b)", LONG], ids=["few formulas", "many"])
+def test_single_pixels(form: S.Form | Q.Quad, x: tuple[int, ...], w: tuple[int, ...], attrs: str, after: str) -> None:
+    """Forms of larger subgroups are for windows alone."""
+    if isinstance(form, Q.Quad):
+        _check(_model(f"float[{','.join(map(str, x))}]", floats(*w, seed=4), attrs, after=after), {"x": floats(*x)})
 
 
 def test_an_epilogue_of_free_sizes(form: S.Form) -> None:
@@ -94,8 +128,20 @@ def test_values_that_are_no_numbers_stay_where_they_are(form: S.Form) -> None:
     _check(_model("float[1,6,6,8]", floats(16, 8, 3, 3, seed=4), "pads=[1,1,1,1]"), {"x": x})
 
 
-@pytest.mark.parametrize(
-    ("outs", "fitting"), [(16, "12x1"), (48, "12x1"), (64, "16x2 16x1 12x2 12x1"), (90, "16x1 12x2 12x1")]
-)
+@pytest.mark.parametrize(("outs", "fitting"), [(16, ""), (48, ""), (64, "16x2 16x1"), (90, "16x1")])
 def test_a_form_fits_where_it_wastes_little(outs: int, fitting: str) -> None:
     assert " ".join(f"{f.pixels}x{f.vectors}" for f in S.FORMS if f.fits(outs)) == fitting
+
+
+@pytest.mark.parametrize(
+    ("pixels", "outs", "span"), [(10_000, 96, 16), (10_000, 24, 24), (10_000, 8, 8), (10_000, 1, 4), (42, 320, 16)]
+)
+def test_a_quad_has_the_output_channels_that_there_are(pixels: int, outs: int, span: int) -> None:
+    assert Q.quad(pixels, outs).span == span
+
+
+@pytest.mark.parametrize("form", Q.QUADS, ids=_named)
+def test_a_quad_computes_each_pixel_and_channel_once(form: Q.Quad) -> None:
+    assert sum(size for _, size in form.parts) == form.vectors
+    assert form.pixels % form.across == 0
+    assert form.tile * form.span == Q.LANES * form.pixels * 4 * form.vectors

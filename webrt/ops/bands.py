@@ -12,6 +12,7 @@ from dataclasses import dataclass, field
 from itertools import pairwise
 from typing import TypeAlias
 
+from webrt import dims as D
 from webrt.dims import Dim
 from webrt.ir import Value
 from webrt.lowering import WINDOW_ALIGN, Builder, Operand, Window, static_bytes
@@ -73,6 +74,11 @@ class Band:
     @property
     def names(self) -> Names:
         return BANDED if self.params else WHOLE
+
+    @property
+    def pixel_count(self) -> Dim:
+        """How many pixels are computed."""
+        return D.prod((self.images, self.rows, self.columns))
 
     def operands(self, epilogue: Epilogue, out: Value, channels: Dim) -> dict[str, Operand]:
         """What the epilogue of an output with so many channels reads: of operands that it reads as it writes the output

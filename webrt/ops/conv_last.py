@@ -16,6 +16,7 @@ from webrt.errors import NotConstant, UnsupportedOp
 from webrt.ir import Node, Value
 from webrt.lowering import MAX_ITERATIONS, Builder, Variant, grid, require
 from webrt.ops.bands import Band, Names, bands
+from webrt.ops.conv_quads import Quad, Text, by_quads, quad
 from webrt.ops.conv_shared import BLOCK, shared
 from webrt.ops.depthwise_last import depthwise_last
 from webrt.ops.loaders import epilogue4, in_fours, through_textures
@@ -25,6 +26,20 @@ from webrt.ops.windows import Axis, check_fit, windows
 
 PIXELS = 8
 _ONE = Axis(1, 1, 1, 1, 0, 0, 1)
+
+
+@dataclass(frozen=True)
+class _Sum:
+    """Taps and fours of input channels of a sum; whether an output's pixel is made of that pixel alone, and whether
+    a part of a window may lie outside the image. `spread`: a pixel's channels are of several pixels of the output.
+    `form`: how quads compute it."""
+
+    taps: int
+    fours: int
+    point: bool
+    outside: bool
+    spread: bool
+    form: Quad
 
 
 @dataclass(frozen=True)
@@ -140,25 +155,27 @@ def _launch(
     }  # fmt: skip
     params |= spread or {}
     padded = not (width.before == 0 and width.after == 0)
+    outside = padded or not (height.before == 0 and height.after == 0)
     weights, place = b.constant(packed(*operands, s.groups, s.block)), _SPREAD if spread else _PLACE
-    for band in bands(b, x, images, height, width):
+    parts = list(bands(b, x, images, height, width))
+    total = _Sum(taps, fours, pointwise, outside, bool(spread), quad(parts[0].pixel_count, s.outs))
+    for band in parts:
         tile = _tile(s.block // 4, pointwise, padded, epilogue.long, band.names)
         tiles = D.ceildiv(band.columns, PIXELS)
         sizes = {"images": band.images, "rows": band.rows, "columns": band.columns, "tiles": tiles}
         more = epilogue.reads if spread else band.operands(epilogue, out, s.outs * s.groups)
         b.launch(
-            *_variants(s, band, [place, tile], taps, epilogue), reads={"x": band.left, "w": weights, **more},
+            *_variants(s, band, [place, tile], total, epilogue), reads={"x": band.left, "w": weights, **more},
             writes={"out": out}, params={**sizes, **params, **band.params, **epilogue.params}, name="conv_last",
-            sizes=(D.prod((band.images, band.rows, band.columns)), s.groups * s.outs, s.channels, taps),
+            sizes=(band.pixel_count, s.groups * s.outs, s.channels, taps),
         )  # fmt: skip
 
 
-def _variants(s: _Tiles, band: Band, fns: Sequence[str], taps: int, epilogue: Epilogue) -> tuple[Variant, ...]:
+def _variants(s: _Tiles, band: Band, fns: Sequence[str], c: _Sum, epilogue: Epilogue) -> tuple[Variant, ...]:
     """`fns`: `place` and `tile`."""
     whole = s.together % 4 == 0
     place, tile = fns
     fours = in_fours(epilogue) if whole else ()
-    pixels = D.prod((band.images, band.rows, band.columns))
     invocations = D.prod((band.images, band.rows, D.ceildiv(band.columns, PIXELS), s.groups * s.blocks))
     variant = Variant(
         "conv_last",
@@ -170,9 +187,12 @@ def _variants(s: _Tiles, band: Band, fns: Sequence[str], taps: int, epilogue: Ep
     )
     names = ["x", "w", *fours]
     variants = through_textures(variant, names)
-    if taps > 1 and s.block == BLOCK:
-        variants = (*shared(variant, names, pixels, s.groups, s.outs, band.names), *variants)
-    return variants
+    by_four = whole and not c.spread
+    text = Text(c.form, s.block, by_four, c.point, c.outside, c.fours == 1, band.names, epilogue)
+    quads = by_quads(variant, names, band.pixel_count, s.groups, s.outs, text)
+    if c.taps > 1 and s.block == BLOCK:
+        return (*shared(variant, names, band.pixel_count, s.groups, s.outs, band.names), quads, *variants)
+    return (quads, *variants)
 
 
 def with_fours(b: Builder, x: Value) -> Value:

@@ -16,7 +16,7 @@ from webrt.dims import Dim
 from webrt.lowering import Variant, grid
 from webrt.ops.bands import Names
 from webrt.ops.loaders import MOST
-from webrt.ops.product_variants import LLVMPIPE, SOFTWARE, subgroups
+from webrt.ops.product_variants import LLVMPIPE, subgroups
 from webrt.ops.vectors import in_turn
 
 BLOCK = 16
@@ -46,8 +46,6 @@ class Form:
 FORMS = (
     Form(16, 2, 8, "storage", subgroups(8, LLVMPIPE)),
     Form(16, 1, 8, "storage", subgroups(8, LLVMPIPE)),
-    Form(12, 2, 4, "sampled", subgroups(4, SOFTWARE)),
-    Form(12, 1, 4, "sampled", subgroups(4, SOFTWARE)),
 )
 """In order of preference."""
 
@@ -108,10 +106,9 @@ def _tile(form: Form, of: Names) -> Iterator[str]:
 
 def _fours(form: Form, loads: range) -> Iterator[str]:
     """The products of four input channels at one tap."""
-    broadcast = "quadBroadcast" if form.lanes == 4 else "subgroupBroadcast"
     yield from (f"let own{r} = select(vec4<f32>(), fours_x(at{r} + four), in{r});" for r in loads)
     for i in range(form.pixels):
-        yield f"let p{i} = {broadcast}(own{i // form.lanes}, {i % form.lanes}u);"
+        yield f"let p{i} = subgroupBroadcast(own{i // form.lanes}, {i % form.lanes}u);"
     for t in range(form.vectors):
         columns = ", ".join(f"fours_w(w{t} + step + {k * BLOCK // 4}u)" for k in range(4))
         yield f"let m{t} = mat4x4<f32>({columns});"

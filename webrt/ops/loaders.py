@@ -40,14 +40,15 @@ def in_fours(epilogue: Epilogue) -> tuple[str, ...]:
     return tuple(k for k in names if epilogue.body.count(_at_i(k)) == epilogue.body.count(f"load_{k}(") == 1)
 
 
-def epilogue4(epilogue: Epilogue) -> str:
-    """`fn epilogue4(v: vec4<Out>, i: u32) -> vec4<Out>` of elements i … i+3; operands `in_fours` are bound as vec4s."""
+def epilogue4(epilogue: Epilogue, by_fours: bool = False) -> str:
+    """`fn epilogue4(v: vec4<Out>, i: u32) -> vec4<Out>` of elements i … i+3; operands `in_fours` are bound as vec4s.
+    `by_fours`: of elements 4 · four … of its argument `four`."""
     body, names = epilogue.body, in_fours(epilogue)
     for k in names:
         body = body.replace(_at_i(k), "")
     more = "".join(f", {k}: f32" for k in names)
     lane = f"fn epilogue_lane(v: Out, i: u32{more}) -> Out {{ {body} }}"
-    return "\n".join([*epilogue.fns, lane, lane_by_lane("epilogue4", "epilogue_lane", epilogue, names)])
+    return "\n".join([*epilogue.fns, lane, lane_by_lane("epilogue4", "epilogue_lane", epilogue, names, by_fours)])
 
 
 def _at_i(name: str) -> str:

@@ -1,0 +1,229 @@
+"""Conv of channels-last images by quads: subgroups of four lanes that swap what they have loaded.
+
+For SwiftShader, where a swap within a quad is one instruction, any other exchange costs as much as a dozen of products
+and a load from a texture as much as fifty. In step s a lane works on what the lane with number lane ^ s has loaded, and
+stores what it makes of it where that lane would have stored it: nothing needs to be moved back. Places are counted in
+fours, parameters read once and results stored one by one, since SwiftShader shifts lane by lane, looks a parameter up
+each time that the text mentions it, and merges every variable of a loop at each turn.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, replace
+
+from webrt import dims as D
+from webrt.dims import Dim
+from webrt.lowering import Variant, grid
+from webrt.ops.bands import Names
+from webrt.ops.loaders import MOST, epilogue4
+from webrt.ops.product_variants import SOFTWARE, subgroups
+from webrt.ops.vectors import Epilogue
+
+LANES = 4
+REQUIRES = subgroups(LANES, SOFTWARE)
+_SWAPS = ("{}", "quadSwapX({})", "quadSwapY({})", "quadSwapDiagonal({})")
+"""What lane ^ 0, 1, 2 and 3 has of a value."""
+
+
+@dataclass(frozen=True)
+class Quad:
+    """A tile of `pixels` by `vectors` fours of output channels in each lane. `across` of the four lanes have pixels in
+    common and share what they load of x, the others have channels in common and share weights."""
+
+    pixels: int
+    vectors: int
+    across: int
+
+    @property
+    def span(self) -> int:
+        """Output channels of a quad."""
+        return 4 * self.vectors * self.across
+
+    @property
+    def tile(self) -> int:
+        """Pixels of a quad."""
+        return self.pixels * LANES // self.across
+
+    @property
+    def parts(self) -> list[tuple[int, int]]:
+        """(first, count) of the fours of a lane of which each lane that has them too loads one."""
+        found, at = [], 0
+        while at < self.vectors:
+            size = LANES // self.across
+            while size > self.vectors - at:
+                size //= 2
+            found.append((at, size))
+            at += size
+        return found
+
+    def cost(self, pixels: int, outs: int) -> int:
+        """What so much output takes about, for each four of input channels: sums and loads, in 1/7 of a sum."""
+        loads = self.pixels // self.across + 4 * len(self.parts)
+        tiles = -(-pixels // self.tile) * -(-outs // self.span)
+        return tiles * (7 * self.pixels * self.vectors + 10 * loads)
+
+
+QUADS = (Quad(24, 1, 4), Quad(16, 2, 2), Quad(16, 1, 4), Quad(8, 3, 2), Quad(16, 1, 2), Quad(16, 1, 1))
+"""In order of preference. Tiles of more sums are slower: their text does not fit in what a core has for decoded
+instructions."""
+NEAR = 1.07
+"""How much slower than the best form a preferred one may be: each form is a pipeline of its own."""
+
+
+def quad(pixels: Dim, outs: int) -> Quad:
+    """The form for an output of so many pixels and channels of a group."""
+    known = pixels if isinstance(pixels, int) else 1 << 16
+    costs = {q: q.cost(known, outs) for q in QUADS}
+    return next(q for q, cost in costs.items() if cost <= NEAR * min(costs.values()))
+
+
+@dataclass(frozen=True)
+class Text:
+    """What the text of a tile depends on: its form, the output channels that the weights have together, whether the
+    output is written in fours, the window is one pixel, parts of it may lie outside, and it has four channels."""
+
+    form: Quad
+    block: int
+    whole: bool
+    point: bool
+    padded: bool
+    single: bool
+    of: Names
+    epilogue: Epilogue
+
+    @property
+    def fns(self) -> list[str]:
+        """The tile and, where the output is written in fours, its epilogue with parameters that are read once."""
+        if not self.whole:
+            return [PLUS, "\n".join(self._tile([]))]
+        text = epilogue4(self.epilogue, by_fours=True)
+        names = sorted(set(re.findall(r"\bp\.(\w+)", text)))
+        held = [f"var<private> held_{n}: u32;" for n in names]
+        store = "fn store(at: u32, v: vec4<Out>) { out[at] = epilogue4(v, at); }"
+        return [*held, PLUS, store, re.sub(r"\bp\.(\w+)", r"held_\1", text), "\n".join(self._tile(names))]
+
+    def _tile(self, held: Sequence[str]) -> Iterator[str]:
+        """`tile(first, span, group, lane)`: the pixels from `first` on of one span of output channels."""
+        f, of, one = self.form, self.of, self.form.pixels // self.form.across
+        yield f"fn tile({'first_in' if of.first else 'first'}: u32, span: u32, group: u32, lane: u32) {{"
+        yield f"let last = {of.first}p.images * p.rows * p.columns - 1u; let row_fours = p.row_fours;"
+        yield f"let begin = {of.first}{'first_in' if of.first else 'first'} + lane / {f.across}u * {f.pixels}u;"
+        yield f"let fours = p.fours; let own = group * fours; let column = lane & {f.across - 1}u;"
+        for r in range(one):
+            yield f"let pixel{r} = min(begin + {r * f.across}u + column, last);"
+            yield f"let at{r} = pixel{r} * row_fours + own;" if self.point else self._place(r)
+        yield from self._weights()
+        yield from self._sums()
+        yield from (f"held_{n} = p.{n};" for n in held)
+        yield from self._stores()
+        yield "}"
+
+    def _place(self, r: int) -> str:
+        """The window of the pixels that a lane loads."""
+        of = self.of
+        return "\n".join(
+            [
+                f"let row{r} = pixel{r} / {of.width}; let image{r} = row{r} / {of.height};",
+                f"let left{r} = i32((pixel{r} - row{r} * {of.width}) * p.stride_1 - p.pad_1);",
+                f"let line{r} = i32(image{r} * p.size_0);",
+                f"let top{r} = i32((row{r} - image{r} * {of.height}) * p.stride_0 - p.pad_0);",
+            ]
+        )
+
+    def _weights(self) -> Iterator[str]:
+        """begin0, begin1, …: where the fours of each part that a lane loads begin; four0, four1, … that it computes."""
+        f, four = self.form, self.block // 4
+        yield "let weights = p.weights; let outs = (p.outs + 3u) / 4u;"
+        yield f"let base = span * {f.vectors * f.across}u + column; let other = lane / {f.across}u;"
+        for j, (first, size) in enumerate(f.parts):
+            yield f"let load{j} = min(base + ({first}u + (other & {size - 1}u)) * {f.across}u, outs - 1u);"
+            yield f"let begin{j} = (group * p.group_blocks + load{j} / {four}u) * weights + load{j} % {four}u;"
+            yield f"let own_bias{j} = fours_w(begin{j} + weights - {four}u);"
+            for s in range(size):
+                t = first + s
+                yield f"let four{t} = min(base + ({first}u + (other & {size - 1}u ^ {s}u)) * {f.across}u, outs - 1u);"
+                yield f"let bias{t} = {self._shared(f'own_bias{j}', s * f.across)};"
+        yield from (f"var a{i}_{t} = bias{t};" for i in range(f.pixels) for t in range(f.vectors))
+
+    def _shared(self, name: str, lanes: int) -> str:
+        return _SWAPS[lanes].format(name)
+
+    def _sums(self) -> Iterator[str]:
+        """The loops over taps and fours of input channels."""
+        yield "var step = 0u;"
+        if not self.point:
+            yield "let size_0 = p.size_0; let size_1 = p.size_1; let wide = i32(size_1); let taps = p.taps;"
+            yield "let kernel_1 = p.kernel_1; let dilation_0 = i32(p.dilation_0); let dilation_1 = i32(p.dilation_1);"
+            yield "var down = 0; var across = 0; var tap_x = 0u;"
+            yield "for (var tap = 0u; tap < taps; tap++) {"
+            for r in range(self.form.pixels // self.form.across):
+                yield f"let y{r} = top{r} + down; let x_{r} = left{r} + across;"
+                if self.padded:
+                    yield f"let in{r} = u32(y{r}) < size_0 && u32(x_{r}) < size_1;"
+                yield f"let at{r} = u32((line{r} + y{r}) * wide + x_{r}) * row_fours + own;"
+        yield "let four = 0u;" if self.single else "for (var four = 0u; four < fours; four++) {"
+        yield from self._products()
+        yield f"step += {self.block}u;"
+        yield "" if self.single else "}"
+        if not self.point:
+            yield "tap_x += 1u; let next = tap_x == kernel_1; tap_x = select(tap_x, 0u, next);"
+            yield "across = select(across + dilation_1, 0, next); down += select(0, dilation_0, next);\n}"
+
+    def _products(self) -> Iterator[str]:
+        f, four = self.form, self.block // 4
+        for r in range(f.pixels // f.across):
+            load = f"fours_x(at{r} + four)"
+            padded = self.padded and not self.point
+            yield f"let own{r} = {f'select(vec4<f32>(), {load}, in{r})' if padded else load};"
+        for j, (first, size) in enumerate(f.parts):
+            yield from (f"let c{j}_{k} = fours_w(begin{j} + step + {k * four}u);" for k in range(4))
+            for s in range(size):
+                yield from (f"let w{first + s}_{k} = {self._shared(f'c{j}_{k}', s * f.across)};" for k in range(4))
+        for i in range(f.pixels):
+            yield f"let x{i} = {self._shared(f'own{i // f.across}', i % f.across)};"
+            for t in range(f.vectors):
+                yield f"a{i}_{t} = plus(a{i}_{t}, x{i}, {', '.join(f'w{t}_{k}' for k in range(4))});"
+
+    def _stores(self) -> Iterator[str]:
+        f = self.form
+        each = [(i, t) for i in range(f.pixels) for t in range(f.vectors)]
+        if self.whole:
+            yield "let all = p.all / 4u; let start = group * outs;"
+        if self.whole and not self.epilogue.long:
+            for i in range(f.pixels):
+                yield f"let to{i} = min(begin + (column ^ {i}u), last) * all + start;"
+                yield from (f"store(to{i} + four{t}, a{i}_{t});" for t in range(f.vectors))
+            return
+        yield f"var sums: array<vec4<f32>, {len(each)}>;"
+        yield from (f"sums[{n}] = a{i}_{t};" for n, (i, t) in enumerate(each))
+        yield f"var to_four: array<u32, {f.vectors}>;"
+        yield from (f"to_four[{t}] = four{t};" for t in range(f.vectors))
+        yield f"for (var i = 0u; i < {f.pixels}u; i++) {{ let pixel = min(begin + (column ^ i), last);"
+        yield f"for (var t = 0u; t < {f.vectors}u; t++) {{ let v = sums[i * {f.vectors}u + t];"
+        by_four, by_one = "store(pixel * all + start + to_four[t], v);", "store4(pixel, group, 4u * to_four[t], v);"
+        yield f"{by_four if self.whole else by_one} }} }}"
+
+
+_TERMS = ("(" + " + ".join(f"w{k}.{{c}} * x.{x}" for k, x in enumerate("xyzw")) + ")").format
+_ROWS = ", ".join(f"w{k}: vec4<f32>" for k in range(4))
+PLUS = f"""fn plus(a: vec4<f32>, x: vec4<f32>, {_ROWS}) -> vec4<f32> {{
+  return vec4<f32>({", ".join(f"a.{c} + {_TERMS(c=c)}" for c in "xyzw")});
+}}"""
+"""a and the product of four rows of weights with x: component by component it is a tenth faster than a matrix."""
+
+
+def by_quads(variant: Variant, names: Sequence[str], pixels: Dim, groups: int, outs: int, text: Text) -> Variant:
+    """The form of a `conv_last` variant whose functions are an epilogue, `place`, `store4` and its tile; it computes
+    `outs` output channels in each of the groups. `names`: what it may read through textures."""
+    form = text.form
+    return replace(
+        variant,
+        body="conv_shared",
+        groups=grid(D.prod((D.ceildiv(pixels, form.tile), -(-outs // form.span), groups)), 1),
+        consts={"PIXELS": form.tile, "SPAN": form.span, "LANES": LANES},
+        fns=text.fns if text.whole else [*variant.fns[:-1], *text.fns],
+        requires=REQUIRES,
+        textures=dict.fromkeys(names[:MOST], "sampled"),
+    )
