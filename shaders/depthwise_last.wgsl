@@ -8,10 +8,13 @@
 // w is [tap, channel], then the biases. Neighbouring invocations hold neighbouring channels.
 @compute @workgroup_size(64)
 fn main(@builtin(workgroup_id) group: vec3<u32>, @builtin(num_workgroups) groups: vec3<u32>, @builtin(local_invocation_index) local: u32) {
-  var i = flat_index(group, groups, local);
-  let four = i % p.fours; i /= p.fours;
-  let column = i % p.tile_columns * COLUMNS; i /= p.tile_columns;
+  let i = flat_index(group, groups, local);
+  let place = i / p.fours;
+  let four = i - place * p.fours;
+  let line = place / p.tile_columns;
+  let column = (place - line * p.tile_columns) * COLUMNS;
   let tile_rows = (p.rows + ROWS - 1u) / ROWS;
-  let row = i % tile_rows * ROWS; i /= tile_rows;
-  if (i < p.images) { tile(i, row, column, four); }
+  let image = line / tile_rows;
+  let row = (line - image * tile_rows) * ROWS;
+  if (image < p.images) { tile(image, row, column, four); }
 }

@@ -105,10 +105,9 @@ def _coordinates(sizes: Shape, needed: set[int], i: str, per: int, last: int) ->
         if not any(n <= k for n in needed):
             break
         params[f"d{k}"] = D.floordiv(sizes[k], per) if k == last else sizes[k]
+        lines.append(f"let r{k} = {rest} / p.d{k};")
         if k in needed:
-            lines.append(f"let c{k} = {rest} % p.d{k};")
-        if any(n < k for n in needed):
-            lines.append(f"let r{k} = {rest} / p.d{k};")
+            lines.append(f"let c{k} = {rest} - r{k} * p.d{k};")
         rest = f"r{k}"
     if 0 in needed:
         lines.append(f"let c0 = {rest};")

@@ -91,7 +91,7 @@ def _pick(b: Builder, out: Value, kept: Sequence[tuple[Value, Dim]], name: str) 
         params |= {f"r{i}": size, f"e{i}": end}
         read = f"return x{i}[{at}];" if vec == 4 else f"return load_x{i}({at});"
         lines.append(read if i == len(kept) - 1 else f"if (j < p.e{i}) {{ {read} }}")
-    text = "\n".join([f"let o = i / p.e{len(kept) - 1};", f"let j = i % p.e{len(kept) - 1};", *lines])
+    text = "\n".join([f"let o = i / p.e{len(kept) - 1};", f"let j = i - o * p.e{len(kept) - 1};", *lines])
     reads = {f"x{i}": v for i, (v, _) in enumerate(kept)}
     names = [*reads, "out"]
     b.map(

@@ -46,8 +46,9 @@ def depthwise_last(
             "images": band.images, "fours": channels // 4, "tile_columns": D.ceildiv(band.columns, COLUMNS),
             "rows": band.rows, "columns": band.columns,
         }  # fmt: skip
+        strip = Strip(height, width, epilogue.long, D.mod(band.columns, COLUMNS) == 0, band.names)
         b.launch(
-            *_variants(band, channels // 4, Strip(height, width, epilogue.long, band.names), epilogue),
+            *_variants(band, channels // 4, strip, epilogue),
             reads={"x": band.left, "w": ordered, **band.operands(epilogue, out, channels)}, writes={"out": out},
             params={**sizes, **params, **band.params, **epilogue.params}, name="depthwise_last",
             sizes=(D.prod((band.images, band.rows, band.columns)), channels, taps),

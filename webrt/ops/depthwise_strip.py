@@ -11,6 +11,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from itertools import pairwise
 
+from webrt import dims as D
 from webrt.ops.bands import WHOLE, Names
 from webrt.ops.vectors import in_turn
 from webrt.ops.windows import Axis
@@ -23,11 +24,12 @@ MAX_BEGUN = 4
 
 @dataclass(frozen=True)
 class Strip:
-    """`long`: the store has a long text."""
+    """`long`: the store has a long text. `even`: no strip ends beyond the row."""
 
     height: Axis
     width: Axis
     long: bool
+    even: bool = False
     of: Names = WHOLE
 
     @property
@@ -59,6 +61,13 @@ class Strip:
     def _place(self, column: int, tap: int) -> int:
         return column * self.width.stride + tap * self.width.dilation
 
+    def _inside(self, place: int) -> bool:
+        """Whether a place is never padding, neither in the first strip nor in the last one."""
+        w = self.width
+        left = D.sub(place, w.before)
+        right = D.add(D.mul(D.sub(w.out, COLUMNS), w.stride), left)
+        return self.even and D.at_least(left, 0) and D.at_least(D.sub(w.size, right), 1)
+
     def _taps(self) -> Iterator[tuple[int, int, int]]:
         """(i, d, k): the i-th of a turn's new rows has weights k in the row of the output that is d further on."""
         h = self.height
@@ -75,6 +84,7 @@ class Strip:
         return [range(a, b) for a, b in pairwise(ends)]
 
     def _before(self) -> Iterator[str]:
+        yield "const ALL = 0xffffffffu;"
         yield f"fn tile({self.of.arguments}, four: u32) {{{self.of.head}"
         yield f"let last = min(row + ROWS, {self.of.end_row}); let left = i32(column * p.stride_1 - p.pad_1);"
         yield "let bias = fours_w(p.kernel_0 * p.kernel_1 * p.fours + four);"
@@ -82,27 +92,33 @@ class Strip:
             for kx in range(self.width.kernel):
                 yield f"let w{ky}_{kx} = fours_w({ky * self.width.kernel + kx}u * p.fours + four);"
         for x in self._places:
-            yield f"let in{x} = u32(left + {x}) < p.size_1; let off{x} = u32(left + {x}) * p.fours + four;"
+            if not self._inside(x):
+                yield f"let in{x} = select(0u, ALL, u32(left + {x}) < p.size_1);"
+            yield f"let off{x} = u32(left + {x}) * p.fours + four;"
         for c in "xyzw":
             yield f"let b_{c} = vec4<f32>(bias.{c});"
             yield from (f"var a{d}_{c} = b_{c};" for d in range(self._begun))
-        above = self._window - (self._begun + 1) * self.height.stride
-        yield f"var y = i32(row * p.stride_0 - p.pad_0) + {above}; let line = p.size_1 * p.fours;"
-        yield "var start = u32(i32(image * p.size_0) + y) * line;"
-        pixel = f"(image * {self.of.height} + row - {self._begun}u) * {self.of.width} + column"
-        yield f"var to = ({pixel}) * p.fours + four;"
+        yield "let line = p.size_1 * p.fours; let first_line = image * p.size_0;"
+        yield f"let first = (image * {self.of.height} * {self.of.width} + column) * p.fours + four;"
+        yield f"let step = {self.of.width} * p.fours;"
         yield f"for (var r = row - {self._begun}u; r != last; r++) {{"
 
     def _new_rows(self) -> Iterator[str]:
-        """Loads a turn's new rows: `m<i>_<run>_<c>` has a column for each tap of a run, of channel c of the pixels."""
+        """Loads a turn's new rows: `m<i>_<run>_<c>` has a column for each tap of a run, of channel c of the pixels.
+
+        All places are worked out from `r`: a variable that a loop changes costs SwiftShader ten instructions a turn."""
         used = {i for i, _, _ in self._taps()}
         for i in range(self.height.stride):
             if i in used:
-                yield f"let row{i} = u32(y) < p.size_0;"
+                above = self._window - self.height.stride + i
+                yield f"let y{i} = i32(r * p.stride_0 - p.pad_0) + {above};"
+                yield f"let start{i} = (first_line + u32(y{i})) * line;"
+                yield f"let row{i} = select(0u, ALL, u32(y{i}) < p.size_0);"
                 for x in self._places:
-                    yield f"let x{i}_{x} = select(vec4<f32>(), fours_x(start + off{x}), row{i} && in{x});"
+                    mask = f"row{i}" if self._inside(x) else f"row{i} & in{x}"
+                    loaded = f"bitcast<vec4<u32>>(fours_x(start{i} + off{x}))"
+                    yield f"let x{i}_{x} = bitcast<vec4<f32>>({loaded} & vec4<u32>({mask}));"
                 yield from (self._matrix(i, n, c) for n in range(len(self._runs())) for c in "xyzw")
-            yield "y += 1; start += line;"
 
     def _matrix(self, i: int, n: int, c: str) -> str:
         run = self._runs()[n]
@@ -125,14 +141,18 @@ class Strip:
         return f"m{i}_{n}_{c} * {weights if len(run) == 1 else f'vec{len(run)}<f32>({weights})'}"
 
     def _after(self) -> Iterator[str]:
-        yield "let whole = i32(r) >= i32(row);"
+        yield "let whole = i32(r) >= i32(row); let to = first + r * step;"
         pixels = [f"vec4<f32>({', '.join(f'n0_{c}[{k}]' for c in 'xyzw')})" for k in range(COLUMNS)]
+        store = "store4(to + {k} * p.fours, {v});"
         inside = f"whole && column + {{k}} < {self.of.end_column}"
-        store = f"if ({inside}) {{{{ store4(to + {{k}} * p.fours, {{v}}); }}}}"
+        if self.even and not self.long:
+            stores = " ".join(store.format(k=f"{k}u", v=pixel) for k, pixel in enumerate(pixels))
+            yield f"if (whole) {{ {stores} }}"
+        store = f"if ({inside}) {{{{ {store} }}}}"
         if self.long:
             yield from (f"var v{k} = {pixel};" for k, pixel in enumerate(pixels))
             yield from in_turn([[f"v{k}"] for k in range(COLUMNS)], store.format(k="k", v="v0"), "k")
-        else:
+        elif not self.even:
             yield from (store.format(k=f"{k}u", v=pixel) for k, pixel in enumerate(pixels))
         yield from (f"a{d}_{c} = n{d + 1}_{c};" for d in range(self._begun) for c in "xyzw")
-        yield f"to += {self.of.width} * p.fours;\n}}\n}}"
+        yield "}\n}"

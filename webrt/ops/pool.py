@@ -63,9 +63,10 @@ def walk(axes: Sequence[Axis], visit: str, last: bool = False) -> str:
     loops `start_k` is where the window starts along axis k. `last`: elements of `p.inner` channels follow each place.
     """
     rank = len(axes)
-    lines = ["let channel = i % p.inner; var rest = i / p.inner;" if last else "var rest = i;"]
+    lines = ["var rest = i / p.inner; let channel = i - rest * p.inner;" if last else "var rest = i;"]
     for k in reversed(range(rank)):
-        lines.append(f"let start_{k} = i32(rest % p.out_{k} * p.stride_{k} - p.pad_{k}); rest /= p.out_{k};")
+        lines.append(f"let rest_{k} = rest / p.out_{k}; let to_{k} = rest - rest_{k} * p.out_{k}; rest = rest_{k};")
+        lines.append(f"let start_{k} = i32(to_{k} * p.stride_{k} - p.pad_{k});")
     lines.append("let plane = rest * " + " * ".join(f"p.size_{k}" for k in range(rank)) + ";")
     for k in range(rank):
         above = f"line_{k - 1} * p.size_{k} + " if k else ""

@@ -24,8 +24,8 @@ _FILTERS: dict[str, tuple[str, int]] = {
     "cubic": (
         """fn weight(d: f32) -> f32 {
   let a = bitcast<f32>(p.a);
-  if (d <= 1.0) { return ((a + 2.0) * d - (a + 3.0)) * d * d + 1.0; }
-  return select(0.0, ((a * d - 5.0 * a) * d + 8.0 * a) * d - 4.0 * a, d < 2.0);
+  let far = select(0.0, ((a * d - 5.0 * a) * d + 8.0 * a) * d - 4.0 * a, d < 2.0);
+  return select(far, ((a + 2.0) * d - (a + 3.0)) * d * d + 1.0, d <= 1.0);
 }""",
         2,
     ),
@@ -158,28 +158,46 @@ def _pass(
         outside = f"if (at < 0.0 || at > f32(p.size) - 1.0) {{ return {kind}(bitcast<f32>(p.extrapolation)); }}"
     if antialias:
         _bound_taps(b, axis, reach)
-    span = f"let shrink = min(scale(), 1.0);\nlet begin = i32(ceil(at - {reach}.0 / shrink));\n" + (
-        f"let end = i32(floor(at + {reach}.0 / shrink)) + 1;"
-    )
-    fixed = f"let shrink = 1.0;\nlet begin = i32(floor(at)) - {reach - 1};\nlet end = begin + {2 * reach};"
-    b.map(out, f"""let j = i % p.inner;
-let t = i / p.inner;
-let at = place(f32(t % p.m));
+    counted = "w != 0.0" + (" && k >= 0 && k < i32(p.size)" if exclude else "")
+    from_at = "(line * p.size + u32(clamp(k, 0, i32(p.size) - 1))) * p.inner + j"
+    if antialias:
+        taps = f"""let shrink = min(scale(), 1.0);
+let end = i32(floor(at + {reach}.0 / shrink)) + 1;
+for (var k = i32(ceil(at - {reach}.0 / shrink)); k < end; k++) {{
+  let w = weight(abs(f32(k) - at) * shrink);
+  if ({counted}) {{ let from_at = {from_at}; sum += w * {read}; total += w; }}
+}}"""
+    else:
+        taps = "\n".join(
+            f"""{{ let k = i32(floor(at)) + {tap}; let w = weight(abs(f32(k) - at)); let from_at = {from_at};
+  let counted = {counted}; sum += select({kind}(), w * {read}, counted); total += select(0.0, w, counted); }}"""
+            for tap in range(1 - reach, 1 + reach)
+        )
+    sampled = f"""fn sampled(line: u32, c: u32, j: u32) -> {kind} {{
+let at = place(f32(c));
 {outside}
-{span if antialias else fixed}
 var sum = {kind}();
 var total = 0.0;
-for (var k = begin; k < end; k++) {{
-  let w = weight(abs(f32(k) - at) * shrink);
-  if (w == 0.0{" || k < 0 || k >= i32(p.size)" if exclude else ""}) {{ continue; }}
-  let from_at = ((t / p.m) * p.size + u32(clamp(k, 0, i32(p.size) - 1))) * p.inner + j;
-  sum += w * {read};
-  total += w;
-}}
-return sum{" / total" if antialias or exclude else ""};""",
-        reads=_reads(x, roi), params=params, fns=[QUOTIENT, fn, weight], vec={"x": vec, "out": vec},
-        name=f"resize_{mode}",
+{taps}
+return sum{" / total" if antialias or exclude else ""};
+}}"""
+    element, fours = _ONE, vec
+    if mode == "linear" and not antialias and around[1] == 1 and out.dtype == T.F32 and D.mod(axis.out, 4) == 0:
+        element, fours = _FOUR, 4
+    b.map(
+        out, element, reads=_reads(x, roi), params=params, fns=[QUOTIENT, fn, weight, sampled],
+        vec={"x": vec, "out": fours}, name=f"resize_{mode}",
     )  # fmt: skip
+
+
+_ONE = """let t = i / p.inner;
+let line = t / p.m;
+return sampled(line, t - line * p.m, i - t * p.inner);"""
+_FOUR = """let t = 4u * i;
+let line = t / p.m;
+let c = t - line * p.m;
+let left = vec2<f32>(sampled(line, c, 0u), sampled(line, c + 1u, 0u));
+return vec4<f32>(left, sampled(line, c + 2u, 0u), sampled(line, c + 3u, 0u));"""
 
 
 def _bound_taps(b: Builder, axis: Axis, reach: int) -> None:
