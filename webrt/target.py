@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import difflib
 import json
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass, field, replace
@@ -28,6 +29,19 @@ DEFAULT_LIMITS: dict[str, int] = {
     "minUniformBufferOffsetAlignment": 256,
     "minStorageBufferOffsetAlignment": 256,
 }
+
+# https://www.w3.org/TR/webgpu/#gpufeaturename
+FEATURES = frozenset(
+    {
+        "core-features-and-limits", "depth-clip-control", "depth32float-stencil8", "texture-compression-bc",
+        "texture-compression-bc-sliced-3d", "texture-compression-etc2", "texture-compression-astc",
+        "texture-compression-astc-sliced-3d", "timestamp-query", "indirect-first-instance", "shader-f16",
+        "rg11b10ufloat-renderable", "bgra8unorm-storage", "float32-filterable", "float32-blendable", "clip-distances",
+        "dual-source-blending", "subgroups", "texture-formats-tier1", "texture-formats-tier2", "primitive-index",
+        "texture-component-swizzle",
+    }
+)  # fmt: skip
+"""WebGPU's names of features."""
 
 REQUIREMENTS = ("features", "limits", "kinds", "architectures", "subgroup_size")
 """What a kernel may require of a target: features and limits of WebGPU, the kinds and the architectures of adapters
@@ -72,6 +86,13 @@ class Target:
         if size and self.subgroup_sizes != (size, size):
             return f"subgroups of {size} are needed, those of the target {self.name!r} are {list(self.subgroup_sizes)}"
         return ""
+
+    def check_features(self) -> None:
+        """Raises TargetError where a feature is none of WebGPU's: it is misspelt, or the target another API's."""
+        for feature in sorted(self.features - FEATURES):
+            near = difflib.get_close_matches(feature, sorted(FEATURES), 1)
+            meant = f"did you mean {near[0]!r}?" if near else f"it has {', '.join(sorted(FEATURES))}"
+            raise TargetError(f"the target {self.name!r} has the feature {feature!r}, which WebGPU lacks: {meant}")
 
     def to_json(self) -> dict[str, Any]:
         return {**asdict(self), "limits": dict(self.limits), "features": sorted(self.features)}

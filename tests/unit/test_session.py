@@ -19,6 +19,7 @@ from webrt.plan import Dispatch, Kernel, Plan
 from webrt.runtime.native import NativeDevice
 from webrt.runtime.session import Session
 from webrt.runtime.tensor import Tensor
+from webrt.target import BASE
 
 Array = np.ndarray[Any, Any]
 HEAD = '<ir_version: 8, opset_import: ["" : 17]> g '
@@ -376,6 +377,17 @@ def test_a_plan_for_a_larger_device_is_refused(device: NativeDevice) -> None:
         Session(replace(plan, target=wanted), device)
 
 
+def test_a_target_with_a_feature_of_no_device_is_refused(device: NativeDevice) -> None:
+    """Though no kernel needs it; one of WebGPU's that the device lacks is no reason."""
+    plan = made(AFFINE)
+    with Session(replace(plan, target=device.target.to_json() | {"features": ["clip-distances"]}), device) as session:
+        check_affine(session, 3)
+    with pytest.raises(TargetError, match="has the feature 'subgroup', which WebGPU lacks: did you mean 'subgroups'"):
+        Session(replace(plan, target=device.target.to_json() | {"features": ["subgroup"]}), device)
+    with pytest.raises(TargetError, match="has the feature 'telepathy', which WebGPU lacks: it has "):
+        made(AFFINE, target=replace(BASE, features=frozenset({"telepathy"})))
+
+
 def _with_first_kernel(plan: Plan, kernel: Kernel, keep: bool) -> Plan:
     """The first dispatch prefers `kernel`; its own stays behind it if `keep`."""
     steps = list(plan.steps)
@@ -391,11 +403,11 @@ def test_alternatives_are_taken_by_what_the_device_meets(device: NativeDevice) -
     plan = made(AFFINE)
     first = next(s for s in plan.steps if isinstance(s, Dispatch))
     own = plan.kernels[first.alternatives[0][0]]
-    distant = replace(own, requires={"features": ["telepathy"]})
+    distant = replace(own, requires={"features": ["clip-distances"]})
     with Session(_with_first_kernel(plan, distant, keep=True), device) as session:
         check_affine(session, 3)
-    target = device.target.to_json() | {"features": ["telepathy"]}
-    with pytest.raises(TargetError, match="'telepathy' is needed"):
+    target = device.target.to_json() | {"features": ["clip-distances"]}
+    with pytest.raises(TargetError, match="'clip-distances' is needed"):
         Session(replace(_with_first_kernel(plan, distant, keep=False), target=target), device)
 
 

@@ -233,10 +233,13 @@ def test_targets_beyond_the_device_are_refused_with_both_numbers(player: Player,
     limits = {**plan.target["limits"], "maxStorageBuffersPerShaderStage": 1000}
     with pytest.raises(TargetError, match="maxStorageBuffersPerShaderStage 1000; the device .* has 10"):
         player.load(changed(plan, target={**plan.target, "limits": limits}))
-    target = {**plan.target, "features": ["no-such-feature"]}
-    kernels = tuple(dataclasses.replace(k, requires={"features": ["no-such-feature"]}) for k in plan.kernels)
-    with pytest.raises(TargetError, match="'no-such-feature' is needed"):
+    target = {**plan.target, "features": ["clip-distances"]}
+    player.load(changed(plan, target=target)).release()
+    kernels = tuple(dataclasses.replace(k, requires={"features": ["clip-distances"]}) for k in plan.kernels)
+    with pytest.raises(TargetError, match="'clip-distances' is needed"):
         player.load(changed(plan, target=target, kernels=kernels))
+    with pytest.raises(TargetError, match="has the feature 'telepathy', which WebGPU lacks"):
+        player.load(changed(plan, target={**plan.target, "features": ["telepathy"]}))
 
 
 def test_the_first_alternative_that_the_device_meets_runs(player: Player, plan: Plan) -> None:

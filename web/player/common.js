@@ -65,6 +65,16 @@ export const DEFAULT_LIMITS = {
   minStorageBufferOffsetAlignment: 256,
 };
 
+/** WebGPU's names of features. */
+export const WEBGPU_FEATURES = new Set([
+  "core-features-and-limits", "depth-clip-control", "depth32float-stencil8", "texture-compression-bc",
+  "texture-compression-bc-sliced-3d", "texture-compression-etc2", "texture-compression-astc",
+  "texture-compression-astc-sliced-3d", "timestamp-query", "indirect-first-instance", "shader-f16",
+  "rg11b10ufloat-renderable", "bgra8unorm-storage", "float32-filterable", "float32-blendable", "clip-distances",
+  "dual-source-blending", "subgroups", "texture-formats-tier1", "texture-formats-tier2", "primitive-index",
+  "texture-component-swizzle",
+]);
+
 /** Why a target (the twin of webrt/target.py's) does not meet a kernel's requirements; "" where it does. */
 export function lacks(target, requires) {
   const feature = (requires.features ?? []).find((f) => !target.features.has(f));

@@ -1,7 +1,7 @@
 /** A plan's numbers for one device and one set of sizes: the twin of webrt/runtime/resolve.py. */
 
 import { Choices } from "./choose.js";
-import { DEFAULT_LIMITS, InputError, PlanError, TargetError, padded } from "./common.js";
+import { DEFAULT_LIMITS, InputError, PlanError, TargetError, WEBGPU_FEATURES, padded } from "./common.js";
 import { resolve } from "./dims.js";
 import { segmentsOf } from "./segments.js";
 import { scheduleOf } from "./textures.js";
@@ -101,6 +101,11 @@ export class Resolver {
   #checkTarget(target) {
     const { plan } = this;
     const device = plan.steps.filter((s) => s.kind !== "host");
+    const unknown = device.length ? (plan.target.features ?? []).find((f) => !WEBGPU_FEATURES.has(f)) : undefined;
+    if (unknown !== undefined) {
+      const { name = "webgpu" } = plan.target;
+      throw new TargetError(`the target '${name}' has the feature '${unknown}', which WebGPU lacks; make the plan again`);
+    }
     const wanted = device.length ? Object.entries(plan.target.limits ?? {}) : [];
     for (const [name, need] of wanted) {
       const have = target.limits[name] ?? need;

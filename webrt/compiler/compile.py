@@ -57,8 +57,10 @@ def compile_model(source: frontend.Source, options: CompileOptions | None = None
 
     Raises ModelError for a model that cannot be compiled, PlacementError in strict mode, and NotConstant with `roots`
     where elements of graph inputs decide shapes: give them as `known_inputs`. With `assumed` it has `conditions` too.
+    TargetError where the target has a feature that WebGPU lacks.
     """
     options = options or CompileOptions()
+    options.target.check_features()
     bounds = Bounds.of(options.seconds, options.memory)
     model = frontend.read_model(source, options.external_data, bounds)
     structural: set[str] = set()

@@ -269,6 +269,7 @@ def _check_target(plan: Plan, target: Target) -> None:
     wanted = Target.from_json(plan.target) if plan.target else None
     uses_device = any(not isinstance(s, HostStep) for s in plan.steps)
     if wanted is not None and uses_device:
+        wanted.check_features()
         for name, need in wanted.limits.items():
             have = target.limits.get(name, need)
             if have > need if name.startswith("min") else have < need:
