@@ -7,7 +7,9 @@ from typing import Any
 import numpy as np
 import pytest
 
-from tests.kernels.harness import Array, check_node
+from tests.kernels.harness import Array, check_node, node_model
+from webrt.compiler.compile import compile_model
+from webrt.plan import Dispatch
 
 RNG = np.random.default_rng(17)
 ONES = [1, 1, 1, 1]
@@ -54,6 +56,19 @@ def test_einsum(equation: str, shapes: list[tuple[int, ...]]) -> None:
     inputs = [floats(*s) for s in shapes]
     exact = np.einsum(equation.replace(" ", ""), *(x.astype(np.float64) for x in inputs)).astype(np.float32)
     check_node("Einsum", inputs, {"equation": equation}, expected=[np.asarray(exact)])
+
+
+@pytest.mark.parametrize(
+    ("equation", "shapes"),
+    [
+        ("bij,bkj->bik", [(2, 3, 4), (2, 5, 4)]),
+        ("bqhd,bkhd->bhqk", [(2, 3, 2, 4), (2, 5, 2, 4)]),
+        ("ji,kj->ik", [(3, 4), (5, 3)]),
+    ],
+)
+def test_einsum_reads_operands_where_they_lie(equation: str, shapes: list[tuple[int, ...]]) -> None:
+    model, _ = node_model("Einsum", [floats(*s) for s in shapes], {"equation": equation}, symbolic=True)
+    assert sum(isinstance(s, Dispatch) for s in compile_model(model).steps) == 1
 
 
 @pytest.mark.parametrize("constants", [(), (1, 2, 3)], ids=["fed", "constant"])

@@ -7,9 +7,8 @@ from dataclasses import dataclass, replace
 
 from webrt.compiler.lines import Lines
 from webrt.compiler.seen import Seen, source_of
-from webrt.errors import UnsupportedOp
 from webrt.ir import Node, Value
-from webrt.ops.matrices import Matrices
+from webrt.ops.matrices import in_lines
 from webrt.ops.view import View
 from webrt.schemas import MS_DOMAIN
 
@@ -55,13 +54,7 @@ def _operand(lines: Lines, i: int, node: Node, index: int) -> _Operand | None:
 
 def _reads(lines: Lines, seen: Seen, taken: frozenset[int]) -> bool:
     """Whether a product may read the view, and there is a Transpose among the lines that are not needed then."""
-    if seen.x.const is not None or not any(_transposes(lines, k) for k in taken):
-        return False
-    try:
-        Matrices.of(seen.view)
-    except UnsupportedOp:
-        return False
-    return True
+    return seen.x.const is None and in_lines(seen.view) and any(_transposes(lines, k) for k in taken)
 
 
 def _transposes(lines: Lines, k: int) -> bool:

@@ -12,10 +12,12 @@ from webrt.dims import Dim
 from webrt.errors import ShapeError, UnsupportedOp
 from webrt.ir import Node, Value
 from webrt.lowering import MAX_ITERATIONS, Builder, Info, Operand, Shape, op, require, strides
+from webrt.ops.matrices import in_lines
 from webrt.ops.product import Product, product
 from webrt.ops.reduce import accumulator, sum_fold
 from webrt.ops.rows import Rows, fold_rows
 from webrt.ops.vectors import kind
+from webrt.ops.view import View
 
 ELLIPSIS = "0123456789"
 """Stand for the axes of an ellipsis, from the last one on: digits are no letters of an equation."""
@@ -153,15 +155,30 @@ def _pair(b: Builder, operands: Sequence[Value], equation: Equation, sizes: Mapp
     summed = "".join(c for c in left if c in right and c not in equation.result)
     rows = "".join(c for c in left if c not in right)
     columns = "".join(c for c in right if c not in left)
-    a = _arranged(b, a, left, batch + rows + summed, sizes)
-    w = _arranged(b, w, right, batch + summed + columns, sizes)
-    m, k, n, z = (D.prod(sizes[c] for c in letters) for letters in (rows, summed, columns, batch))
+    a, a_view = _matrices(b, a, left, (batch, rows, summed), sizes)
+    w, b_view = _matrices(b, w, right, (batch, summed, columns), sizes)
+    m, k, n = (D.prod(sizes[c] for c in letters) for letters in (rows, summed, columns))
     order = batch + rows + columns
     result = out if order == equation.result else b.temp(kind(out), tuple(sizes[c] for c in order))
-    lead = (z,) if batch else ()
-    product(b, Product(m, n, k, lead, lead, lead), a, w, result, name="einsum")
+    lead = tuple(sizes[c] for c in batch)
+    product(b, Product(m, n, k, lead, lead, lead, a_view=a_view, b_view=b_view), a, w, result, name="einsum")
     if result is not out:
         _arranged(b, result, order, equation.result, sizes, out)
+
+
+def _matrices(
+    b: Builder, v: Value, have: str, want: tuple[str, str, str], sizes: Mapping[str, Dim]
+) -> tuple[Value, View | None]:
+    """The value as matrices of the last two groups of letters, and how they lie in it where it is not moved."""
+    order = "".join(want)
+    step = dict(zip(have, strides([sizes[c] for c in have])))
+    axes = [View(tuple(sizes[c] for c in g), tuple(step[c] for c in g)).collapsed() for g in want[1:]]
+    if have != order and v.const is None and all(len(x.shape) < 2 for x in axes) and len(b.windows(v)) == 1:
+        pairs = [(sizes[c], step[c]) for c in want[0]] + [((*x.shape, 1)[0], (*x.strides, 0)[0]) for x in axes]
+        view = View(tuple(size for size, _ in pairs), tuple(by for _, by in pairs))
+        if in_lines(view):
+            return v, view
+    return _arranged(b, v, have, order, sizes), None
 
 
 def _without(b: Builder, v: Value, letters: str, used: str) -> tuple[Value, str]:

@@ -37,14 +37,17 @@ class Matrices:
     @staticmethod
     def of(view: View) -> Matrices:
         """Those of a view [*batch, rows, columns]. Raises UnsupportedOp where neither rows nor columns are whole."""
-        (*_, rows, columns), (*steps, row, column) = view.shape, view.strides
-        if column == 1 or (columns == 1 and row != 1):
-            line, turned = row, False
-        elif row == 1 or rows == 1:
-            line, turned = column, True
-        else:
+        (*_, columns), (*steps, row, column) = view.shape, view.strides
+        if not in_lines(view):
             raise UnsupportedOp("a product of matrices whose elements are apart along both axes")
+        turned = column != 1 and (row == 1 or columns != 1)
+        line = column if turned else row
         return Matrices(line, tuple(steps), view.offset, turned, (line, view.offset, *steps))
+
+
+def in_lines(view: View) -> bool:
+    """Whether the rows or the columns of a view [*batch, rows, columns] are neighbours each."""
+    return 1 in view.strides[-2:] or 1 in view.shape[-2:]
 
 
 def operand_shape(n: Node, index: int) -> Shape:
