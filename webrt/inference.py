@@ -65,8 +65,10 @@ class InferenceSession:
         self._ran: AnySession | None = None
         if self._plan is not None and not self._loader.compile_only:
             self._general = self._loader.open(self._plan)
-        fed = self._plan.inputs if self._plan is not None and self._general is not None else ()
-        self._structural = frozenset(i.name for i in fed if i.elements)
+        plan = self._plan if self._general is not None else None
+        clamped = plan.meta.get("clamped", ()) if plan is not None else ()
+        fed = plan.inputs if plan is not None else ()
+        self._structural = frozenset(i.name for i in fed if i.elements and i.name not in clamped)
 
     @classmethod
     async def create(
@@ -327,8 +329,8 @@ class InferenceSession:
             raise DeviceError("the session was closed; make a new one")
 
     def _beyond_sizes(self, feeds: Mapping[str, Any]) -> set[str]:
-        """Inputs whose elements are sizes of the plan, with one that no size can be (Slice's "to the end"): they are
-        compiled for by value."""
+        """Inputs whose elements are sizes of the plan, with one that no size can be: they are compiled for by value.
+        Bounds of slices are none of them: the plan takes those that are far out."""
         named = self._structural & set(feeds)
         arrays = {n: host_value(n, feeds[n], self._signature.dtypes[n]) for n in named if not _on_device(feeds[n])}
         return {n for n, array in arrays.items() if any(abs(x) >= LIMIT for x in integers(array))}

@@ -112,6 +112,8 @@ def _check_extras(plan: Plan) -> None:
     need(_depth(plan.meta) <= MAX_DEPTH, "meta", "nested deeper than allowed")
     need(isinstance(plan.meta, Mapping), "meta", "no record")
     _check_known(plan)
+    clamped = plan.meta.get("clamped", [])
+    need(isinstance(clamped, list) and all(isinstance(x, str) for x in clamped), "clamped inputs", "no list of names")
     need(len(plan.tuning) <= MAX_TUNINGS, "tuning", "more entries than allowed")
     need(_depth(plan.tuning) <= MAX_DEPTH, "tuning", "nested deeper than allowed")
     for i, t in enumerate(plan.tuning):

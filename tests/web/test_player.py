@@ -164,6 +164,18 @@ def test_second_identical_run_creates_nothing_and_is_one_submit(player: Player, 
     session.release()
 
 
+def test_bounds_of_slices_are_taken_as_far_out_as_they_come(player: Player) -> None:
+    plan = compiled(
+        "agraph (float[n] x, int64[1] s, int64[1] e) => (float[m] y)"
+        " <int64[1] axes = {0}, int64[1] steps = {-1}> { y = Slice(x, s, e, axes, steps) }"
+    )
+    session, x, least, most = player.load(plan), values(5), -(2**63), 2**63 - 1
+    for start, end, want in ((most, least, x[::-1]), (3, least, x[3::-1]), (most, 2, x[:2:-1]), (least, least, x[:1])):
+        got = session.run({"x": x, "s": np.array([start]), "e": np.array([end])})
+        np.testing.assert_array_equal(got["y"], want)
+    session.release()
+
+
 def test_sizes_are_read_back_and_numbers_are_drawn(player: Player) -> None:
     plan = compiled(
         "agraph (float[n] x, float least) => (float[k] y, float[n] r) { m = Greater(x, least)"

@@ -9,6 +9,8 @@ export const LIMIT = 2 ** 53;
 const MAX_PROGRAM = 200_000;
 const MAX_CACHED = 16;
 const MAX_TEXT_DEPTH = 6;
+/** Beyond all tensors, with room for what is computed of it below LIMIT. */
+const FAR = 2 ** 52;
 const isText = (x) => typeof x === "string";
 const isInt = Number.isSafeInteger;
 
@@ -136,12 +138,13 @@ export class Sizes {
     });
   }
 
-  /** Binds `in:NAME[k]` for a value whose integers are sizes. */
+  /** Binds `in:NAME[k]` for a value whose integers are sizes; of bounds of slices (the plan's meta.clamped) no farther than FAR. */
   bindElements(info, elements, refuse) {
     if (elements.length !== info.elements) {
       throw refuse(`${info.elements} elements are expected, ${elements.length} were given`);
     }
-    elements.forEach((value, k) => this.known.set(`in:${info.name}[${k}]`, value));
+    const far = (this.plan.meta.clamped ?? []).includes(info.name) ? FAR : Infinity;
+    elements.forEach((value, k) => this.known.set(`in:${info.name}[${k}]`, Math.max(-far, Math.min(value, far))));
   }
 
   /** Evaluates the program and checks what was claimed of sizes; returns a key: equal keys have equal `values`. */

@@ -202,6 +202,8 @@ function checkExtras(plan, is) {
   for (const [name, entry] of Object.entries(fixed)) {
     need(isObject(entry) && isTexts([entry.text, entry.bits]), `known input '${name}'`, "no text and bits");
   }
+  const clamped = Object.hasOwn(plan.meta, "clamped") ? plan.meta.clamped : [];
+  need(isTexts(clamped), "clamped inputs", "no list of names");
   need(plan.tuning.length <= MAX_TUNINGS, "tuning", "more entries than allowed");
   need(depth(plan.tuning) <= MAX_DEPTH, "tuning", "nested deeper than allowed");
   plan.tuning.forEach((t, i) => {

@@ -13,6 +13,7 @@ import onnx
 from webrt import dims as D
 from webrt import plan as P
 from webrt.compiler.body import Body, Control
+from webrt.compiler.clamped import clamped
 from webrt.compiler.export import tensor_of
 from webrt.compiler.infer import located, may_be_structural
 from webrt.compiler.lower import HostNode, Item, is_sizes
@@ -34,7 +35,9 @@ def emit(
     graph: Graph, placed: Sequence[Placed], items: Sequence[Item], memory: Memory, target: Target, structural: set[str],
     meta: Mapping[str, Any],
 ) -> P.Plan:  # fmt: skip
-    """The finished plan. `meta` is added to the model's own."""
+    """The finished plan. `meta` is added to the model's own, and the inputs that are only bounds of slices."""
+    bounds = clamped(graph, structural)
+    meta = {**meta, "clamped": bounds} if bounds else meta
     emitter = _Emitter(graph, placed, memory, structural, _Shared(list(memory.constants)))
     return emitter.plan(items, target, meta)
 

@@ -14,6 +14,8 @@ Refuse: TypeAlias = Callable[[str], Exception]
 Key: TypeAlias = tuple[tuple[str, int], ...]
 MAX_CACHED = 16
 MAX_TEXT_DEPTH = 6
+FAR = 1 << 52
+"""Beyond all tensors, with room for what is computed of it below 2**53."""
 
 
 @dataclass(frozen=True)
@@ -57,11 +59,13 @@ class Sizes:
                 self._owners.setdefault(name, info.name)
 
     def bind_elements(self, info: ValueInfo, elements: Sequence[int], refuse: Refuse) -> None:
-        """Binds `in:NAME[k]` for a value whose integers are sizes."""
+        """Binds `in:NAME[k]` for a value whose integers are sizes; for bounds of slices (the plan's `meta["clamped"]`)
+        no farther than FAR."""
         if len(elements) != info.elements:
             raise refuse(f"{info.elements} elements are expected, {len(elements)} were given")
+        far = FAR if info.name in self.plan.meta.get("clamped", ()) else None
         for k, value in enumerate(elements):
-            self.known[f"in:{info.name}[{k}]"] = value
+            self.known[f"in:{info.name}[{k}]"] = value if far is None else max(-far, min(value, far))
 
     def settle(self) -> Key:
         """Evaluates the program; checks what was claimed of sizes. Returns a key: equal keys have equal `values`.
