@@ -334,15 +334,19 @@ class Builder:
             return [best] if best.when == 1 else variants
         return [best, *(v for v in variants if v is not best)]
 
+    def may_use(self, requires: Mapping[str, Any]) -> bool:
+        """Whether a variant that requires this may run: where the plan is for one kind of adapter, that is known."""
+        return self.target.kind == "any" or not self.target.meets(requires)
+
     def _used(self, variants: Sequence[Variant], values: Mapping[str, Operand]) -> list[Variant]:
         """The variants that may run, up to one that always does: of a plan for one kind of adapter those that it meets.
         The last one is kept in any case."""
         used = []
         for v in variants[:-1]:
-            unmet = bool(self.target.meets(v.requires))
-            if v.when == 0 or (unmet and self.target.kind != "any"):
+            if v.when == 0 or not self.may_use(v.requires):
                 continue
             used.append(v)
+            unmet = bool(self.target.meets(v.requires))
             sizes = [static_bytes(values[k]) for k in v.textures]
             fit = all(s is not None and s <= MAX_TEXTURE for s in sizes)
             if v.when == 1 and fit and not unmet:

@@ -228,7 +228,7 @@ def _launch(
         )  # fmt: skip
         reads = {"a": band.left, "b": right, **band.operands(epilogue, out, s.n)}
         b.launch(
-            *variants(operands), reads=reads, writes={"out": out}, name=name,
+            *variants(operands, b.may_use), reads=reads, writes={"out": out}, name=name,
             params={"m": band.rows, **params, **band.params, **epilogue.params},
             sizes=(D.prod(s.batch), band.rows, s.width, s.k),
         )  # fmt: skip

@@ -7,7 +7,7 @@ the rows of a. On GPUs a workgroup shares both. The last variant needs nothing.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field, replace
 from typing import Any
 
@@ -119,9 +119,9 @@ class Operands:
         return a if self.a.turned else (*a, self.k), (*b, self.k) if self.b.turned else b
 
 
-def variants(o: Operands) -> Iterator[Variant]:
-    """The variants of a product, in order of preference; those that read fours where only the run's sizes allow it come
-    before those that never do."""
+def variants(o: Operands, may_use: Callable[[Mapping[str, Any]], bool]) -> Iterator[Variant]:
+    """The variants of a product that `may_use` has a use for, by their requirements, in order of preference; those that
+    read fours where only the run's sizes allow it come before those that never do."""
     a, b = o.starts
     known = Fours(
         can_load4(kind(o.left), *a), can_load4(kind(o.right), *b), can_load4(kind(o.out), o.n), D.mod(o.k, 4) == 0
@@ -129,13 +129,13 @@ def variants(o: Operands) -> Iterator[Variant]:
     known = replace(known, out=known.out and (known.b or o.b.turned))
     hoped, condition = _hoped(o, known)
     for form in FORMS:
-        applies = form.applies(o.m)
+        applies = form.applies(o.m) if may_use(form.requires) else 0
         pays = _not(D.lt(D.prod((*o.sizes, o.k)), form.worth)) if _in_slot(o.left) and form.worth else 1
         for textures, right in ((_textures(o, form), pays), ({"b": form.loader}, _not(pays))):
-            if right != 0:
-                when = D.mul(applies, right)
-                if hoped != known:
-                    yield _variant(o, form, hoped, textures, D.mul(when, condition))
+            when = D.mul(applies, right)
+            if when != 0 and hoped != known:
+                yield _variant(o, form, hoped, textures, D.mul(when, condition))
+            if when != 0:
                 yield _variant(o, form, known, textures, when)
 
 

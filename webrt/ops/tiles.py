@@ -12,6 +12,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import dataclass
+from functools import lru_cache
 
 from webrt.ops.product_text import Lines
 from webrt.ops.vectors import in_turn
@@ -40,6 +41,10 @@ class Tile:
     def fn(self) -> str:
         """`fn tile(z, row, first, lanes, lane)`: computes and stores; `first` is the invocation's first vector of
         columns, the next ones are `lanes` further on, and `lane` is its place in the subgroup."""
+        return _text_of(self)
+
+    def text(self) -> str:
+        """`fn`, written anew."""
         each = [(r, j) for r in range(self.rows) for j in range(self.vectors)]
         tail = ["for (; k < k_last; k++) {", *self._ones(), "}"] if self.tail else []
         a = "row + k * p.a_line" if self.a.turned else "row * p.a_line + k"
@@ -158,3 +163,8 @@ class Tile:
             return f"own{r}"
         broadcast = "quadBroadcast" if self.lanes == 4 else "subgroupBroadcast"
         return f"{broadcast}(own{r // self.lanes}, {r % self.lanes}u)"
+
+
+@lru_cache(maxsize=256)
+def _text_of(tile: Tile) -> str:
+    return tile.text()
