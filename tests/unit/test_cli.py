@@ -272,6 +272,21 @@ def test_inspect_shows_what_is_within_steps(tmp_path: Path, capsys: pytest.Captu
         assert words in out, words
 
 
+def test_inspect_shows_what_slots_hold(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    """Inputs, and what nodes make: names of tensors may be the compiler's own."""
+    path = tmp_path / "nested.onnx"
+    onnx.save(CASES["a branch within a loop within a branch"].model, path)
+    assert main(["inspect", str(path), "--json"]) == 0
+    slots = json.loads(capsys.readouterr().out)["slots"]
+    assert slots and all(s["holds"] for s in slots)
+    model = make_model([helper.make_node("MatMul", ["x", "w"], ["h"], "mix"), helper.make_node("Shape", ["h"], ["y"])])
+    model.graph.output[0].CopyFrom(helper.make_tensor_value_info("h", FLOAT, ["batch", 3]))
+    onnx.save(model, path)
+    assert main(["inspect", str(path)]) == 0
+    told = capsys.readouterr().out
+    assert "bytes: input 'x'\n" in told and "bytes: MatMul 'mix'\n" in told
+
+
 def test_inspect_gives_reasons_and_json(model: Path, capsys: pytest.CaptureFixture[str]) -> None:
     assert main(["inspect", str(model), "--provider", "cpu", "--json"]) == 0
     report = json.loads(capsys.readouterr().out)

@@ -12,12 +12,12 @@ from typing import TYPE_CHECKING, Any
 from webrt import parts
 from webrt.cli import options
 from webrt.cli.progress import Bars
-from webrt.cli.slot_bytes import slot_bytes
+from webrt.cli.slot_bytes import held, slot_bytes
 from webrt.errors import counted
 from webrt.plan import Dispatch, Plan, ValueInfo
 from webrt.runtime.footprint import footprint
 from webrt.runtime.sizes import size_text
-from webrt.subplans import Branch, Loop, SubPlan, walk
+from webrt.subplans import Branch, Loop, walk
 from webrt.target import Target
 
 if TYPE_CHECKING:
@@ -65,7 +65,11 @@ def describe(plan: Plan, before: Counter[str] | None = None) -> dict[str, Any]:
         "placement": [dict(p.__dict__) for p in plan.placement],
         "steps": dict(Counter(s.kind for s in every)),
         "kernels": [{"name": k.name, "hash": k.hash, "dispatches": launches[i]} for i, k in enumerate(plan.kernels)],
-        "slots": [{"label": s.label, "bytes": slot_bytes(t.dims, s.size)} for t in _tables(plan) for s in t.slots],
+        "slots": [
+            {"label": s.label, "bytes": slot_bytes(t.dims, s.size), "holds": holds}
+            for t in _tables(plan)
+            for s, holds in zip(t.slots, held(t))
+        ],
         "constants": {"count": len(plan.constants), "bytes": sum(c.nbytes for c in plan.constants)},
         "params_bytes": plan.params_size,
         "memory": _memory(plan),
@@ -83,9 +87,9 @@ def _memory(plan: Plan) -> dict[str, int | None]:
     return {"peak": held.total, "lower_bound": None if nested else constants + live}
 
 
-def _tables(plan: Plan) -> list[Plan | SubPlan]:
-    """The plan and the sub-plans of its steps."""
-    return [plan, *(b for s in walk(plan.steps) if isinstance(s, (Branch, Loop)) for b in s.bodies)]
+def _tables(plan: Plan) -> list[Plan]:
+    """The plan and those of the bodies of its steps."""
+    return [plan, *(plan.within(b) for s in walk(plan.steps) if isinstance(s, (Branch, Loop)) for b in s.bodies)]
 
 
 def _of_plan(args: argparse.Namespace) -> dict[str, Any]:
@@ -191,7 +195,10 @@ def _memory_lines(report: dict[str, Any]) -> Iterable[str]:
     yield f"\nslots: {len(slots)}, {sum(known)} bytes" + (
         f" and {free} whose size depends on free dims" if free else ""
     )
-    yield from _first(f"  {i:>4} {s['label']}: {_short(str(s['bytes']), 100)} bytes" for i, s in enumerate(slots))
+    yield from _first(
+        f"  {i:>4} {_short(str(s['bytes']), 60)} bytes: {_short(', '.join(s['holds']), 100)}"
+        for i, s in enumerate(slots)
+    )
     yield f"\nconstants: {report['constants']['count']}, {report['constants']['bytes']} bytes"
     peak, least = report["memory"]["peak"], report["memory"]["lower_bound"]
     if peak is None:

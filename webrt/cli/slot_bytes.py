@@ -1,4 +1,4 @@
-"""The size of a slot, as `webrt inspect` shows it."""
+"""The size of a slot and what it holds, as `webrt inspect` shows them."""
 
 from __future__ import annotations
 
@@ -6,10 +6,25 @@ from collections.abc import Iterator, Sequence
 from typing import Any, TypeAlias
 
 from webrt.dims import DimRef
-from webrt.plan import ALIGN
+from webrt.plan import ALIGN, Plan
+from webrt.runtime.resolve import node_name, written
 from webrt.runtime.sizes import size_text
 
 Program: TypeAlias = Sequence[Sequence[Any]]
+
+
+def held(plan: Plan) -> list[list[str]]:
+    """What each slot of a plan (or of a sub-plan in it) holds, one after the other: inputs by their names, and what
+    nodes make by the nodes."""
+    found: list[dict[str, None]] = [{} for _ in plan.slots]
+    for v in plan.inputs:
+        if v.place is not None and v.place[0] == "s":
+            found[v.place[1]][f"input {v.name!r}"] = None
+    for step in plan.steps:
+        for kind, index in written(plan, step):
+            if kind == "s":
+                found[index][node_name(plan, step)] = None
+    return [list(names) for names in found]
 
 
 def slot_bytes(program: Program, ref: DimRef) -> int | str:

@@ -244,6 +244,13 @@ def places(step: Step) -> list[tuple[Place, str]]:
     return [(step.source, "r"), (step.target, "w")] if isinstance(step, Copy) else []
 
 
+def written(plan: Plan, step: Step) -> list[Place]:
+    """The places that a step writes."""
+    if isinstance(step, (HostStep, Branch, Loop)):
+        return [p for n in step.outputs if n and (p := plan.values[n].place) is not None]
+    return [p for p, access in places(step) if access == "w"]
+
+
 def _touch(index: int, step: Step, ready: Ready) -> Touch:
     read = [(binding, content) for binding, content in ready.textures if content.place[0] == "s"]
     return Touch(index, read, [p for p, access in places(step) if access == "w"], isinstance(step, Copy))

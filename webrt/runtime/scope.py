@@ -14,7 +14,7 @@ from webrt.runtime import measure
 from webrt.runtime.device import BindGroup, Buffer, Device, HostNode, HostProvider, Pipeline, Resource
 from webrt.runtime.log import Log
 from webrt.runtime.memory import Memory
-from webrt.runtime.resolve import Frame, Resolver, node_name, places
+from webrt.runtime.resolve import Frame, Resolver, node_name, written
 from webrt.runtime.sizes import Key
 from webrt.runtime.staging import Staging
 from webrt.runtime.textures import Content
@@ -221,10 +221,7 @@ def _ends(plan: Plan) -> dict[int, int]:
     """The first step that writes each slot."""
     found: dict[int, int] = {}
     for i, step in enumerate(plan.steps):
-        written = [p for p, access in places(step) if access == "w"]
-        if isinstance(step, (HostStep, Branch, Loop)):
-            written = [p for n in step.outputs if n and (p := plan.values[n].place) is not None]
-        for kind, index in written:
+        for kind, index in written(plan, step):
             if kind == "s":
                 found.setdefault(index, i)
     return found
