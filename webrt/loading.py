@@ -13,7 +13,15 @@ from typing import TYPE_CHECKING, Any, TypeAlias
 from webrt import parts, planfile, signature
 from webrt.bounds import Bounds
 from webrt.errors import InputError, NoAdapter, NotConstant, PlacementError, counted
-from webrt.options import CPU, DEVICE_OPTIONS, WEBGPU, GraphOptimizationLevel, Provider, SessionOptions
+from webrt.options import (
+    CPU,
+    DEVICE_OPTIONS,
+    DISABLED_PASSES,
+    WEBGPU,
+    GraphOptimizationLevel,
+    Provider,
+    SessionOptions,
+)
 from webrt.plan import Plan
 from webrt.runtime import devices, tuning
 from webrt.runtime.device import HostProvider
@@ -191,6 +199,14 @@ class Loader:
             self._model = model
         return found, plan, None
 
+    def _level(self) -> Any:
+        asked = self.options.graph_optimization_level
+        try:
+            return _LEVELS[int(asked)]
+        except (KeyError, TypeError, ValueError):
+            levels = ", ".join(v.name for v in GraphOptimizationLevel)
+            raise InputError(f"graph_optimization_level {asked!r} is none of {levels}") from None
+
     def _compile_options(self, **more: Any) -> CompileOptions:
         from webrt.compiler.compile import CompileOptions
 
@@ -201,12 +217,8 @@ class Loader:
         progress = self.options.progress
         if progress is not None:
             more["progress"] = lambda stage, done, total: progress("compile", done, total)
-        level = _LEVELS.get(int(self.options.graph_optimization_level))
-        if level is None:
-            levels = ", ".join(v.name for v in GraphOptimizationLevel)
-            raise InputError(f"graph_optimization_level {self.options.graph_optimization_level} is none of {levels}")
         return CompileOptions(
-            level=level,
+            level=self._level(),
             providers=providers,
             free_dims=self.options.free_dimensions,
             denotations=self.options.free_denotations,
@@ -214,6 +226,7 @@ class Loader:
             seconds=self.options.seconds("session.compile_timeout"),
             memory=self.options.count("session.compile_memory"),
             places=self.options.table("session.node_providers"),
+            disabled=tuple(filter(None, map(str.strip, self.options.entry(DISABLED_PASSES).split(";")))),
             **more,
         )
 

@@ -18,6 +18,8 @@ DEVICE_OPTIONS = frozenset({"power_preference", "adapter", "force_fallback", "li
 """Options of the WebGPU provider that say which device it takes."""
 WEBGPU_OPTIONS = DEVICE_OPTIONS | {"tuning", "tuning_file", "tuning_budget"}
 
+DISABLED_PASSES = "optimization.disable_specified_optimizers"
+"""The config entry that names the passes to leave out."""
 ENTRIES = frozenset(
     f"session.{key}"
     for key in (
@@ -107,6 +109,9 @@ class SessionOptions:
                                        compiled, by predicted sizes (ModelError); by default three quarters of the
                                        machine's memory
       session.node_providers           JSON: {"name of a node": "webgpu" or "cpu"}; PlacementError where that cannot be
+      optimization.disable_specified_optimizers
+                                       names of passes to leave out (`webrt inspect --passes` lists them), with a
+                                       semicolon between two
     """
 
     __slots__ = (

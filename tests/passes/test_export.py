@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections import Counter
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import onnx
@@ -14,7 +15,7 @@ import webrt
 from tests.passes.harness import feeds_of, parse
 from webrt.cli.main import main
 from webrt.compiler.compile import CompileOptions, compile_model
-from webrt.errors import ExternalDataError, InputError
+from webrt.errors import ExternalDataError, InputError, InvalidModel
 from webrt.plan import Plan
 
 RNG = np.random.default_rng(5)
@@ -52,6 +53,39 @@ NET = """agraph (float[n,16,h,w0] x) => (float[n,h2,c] y, float[n,32,h,w0] z) {
         else_branch = e () => (float[n,h2,c] o2) { o2 = Abs(a) }
     >
 }"""
+
+
+def placed_and_written(model: onnx.ModelProto, **options: Any) -> tuple[Plan, onnx.ModelProto]:
+    made: list[bytes] = []
+    plan = compile_model(model, CompileOptions(optimized=made.append, **options))
+    return plan, onnx.load_from_string(made[-1])
+
+
+def test_nodes_of_one_name_are_told_apart() -> None:
+    body = "body = b (int64 i, bool c, float[N] s) => (bool c2, float[N] s2) { c2 = Identity(c) s2 = Mul(s, x) }"
+    given = {"n": np.array(3), "go": np.array(True)}
+    model = parse(f"agraph (float[N] x) => (float[N] y) {{ y = Loop(n, go, x) <{body}> }}", given)
+    _, made = placed_and_written(model)
+    names = [n.name for n in made.graph.node]
+    assert names == ["/Mul", "/Mul_1", "/Mul_2"]
+    session = ort.InferenceSession(made.SerializeToString(), providers=["CPUExecutionProvider"])
+    np.testing.assert_array_equal(session.run(None, {"x": np.array([2, 3], np.float32)})[0], [16, 81])
+
+
+def test_where_the_caller_placed_nodes_is_kept() -> None:
+    model = parse("agraph (float[N] x) => (float[N] y) { a = Exp(x) b = Neg(a) y = Sin(b) }")
+    for node in model.graph.node:
+        node.name = node.op_type
+    plan, made = placed_and_written(model, places={"Neg": "cpu", "Sin": "webgpu"})
+    assert [p.provider for p in plan.placement] == ["webgpu", "cpu", "webgpu"]
+    again, twice = placed_and_written(made, level="disabled")
+    assert again.placement == plan.placement and len(again.steps) == len(plan.steps)
+    assert placed_and_written(twice, level="disabled")[0].placement == plan.placement
+    assert {p.provider for p in placed_and_written(made, providers=("cpu",))[0].placement} == {"cpu"}
+    for text in ("[", "[]", '{"Neg": "gpu"}', '{"Neg": 1}'):
+        onnx.helper.set_model_props(made, {"webrt.places": text})
+        with pytest.raises(InvalidModel, match="no table of providers by node"):
+            compile_model(made)
 
 
 def net() -> onnx.ModelProto:

@@ -43,6 +43,15 @@ def test_every_node_that_a_function_becomes() -> None:
     assert {p.provider for p in compiled(model, places={"the one": "cpu"}).placement} == {"cpu"}
 
 
+def test_the_first_provider_that_takes_a_node() -> None:
+    assert {p.reason for p in compiled(net(), providers=("cpu",)).placement} == {
+        "the WebGPU provider is not in the list"
+    }
+    plan = compiled(net(), providers=("cpu", "webgpu"), places={"the Exp": "webgpu"})
+    assert [p.provider for p in plan.placement] == ["cpu", "cpu", "webgpu", "cpu"]
+    assert plan.placement[0].reason == "the WebGPU provider is not first in the list"
+
+
 def test_what_cannot_be() -> None:
     doubles = parse("agraph (double[N] x) => (double[N] y) { y = Sin(x) }")
     doubles.graph.node[0].name = "sine"

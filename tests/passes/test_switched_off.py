@@ -2,13 +2,17 @@
 
 from __future__ import annotations
 
+from pathlib import Path
+
 import numpy as np
 import onnx
 import pytest
 
+import webrt
 from tests.kernels.harness import oracle, run_native
 from tests.passes.harness import Array, compiled, feeds_of, parse
 from tests.tolerance import close
+from webrt.cli.main import main
 from webrt.compiler.fuse import PASSES as EXTENDED
 from webrt.compiler.normalize import PASSES as BASIC
 from webrt.compiler.normalize import REQUIRED
@@ -54,6 +58,21 @@ CHANGES = {
 
 
 QUICK = {"join_projections", "fold_into_weights", *(n for n, _ in EXTENDED)}
+
+
+def test_by_name_everywhere(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    chain = parse("agraph (float[N] x) => (float[N] y) { a = Exp(x) y = Neg(a) }")
+    options = webrt.SessionOptions()
+    options.add_session_config_entry("optimization.disable_specified_optimizers", "fuse_moves; fuse_elementwise")
+    with webrt.InferenceSession(chain, options) as session:
+        assert [p.how for p in session.get_placement()] == ["kernel", "kernel"]
+    path = tmp_path / "chain.onnx"
+    path.write_bytes(chain.SerializeToString())
+    assert main(["inspect", str(path), "--disable", "fuse_elementwise", "--passes"]) == 0
+    shown = capsys.readouterr().out
+    assert "2 dispatch" in shown and "fuse_norms" in shown and "fuse_elementwise" not in shown
+    assert main(["inspect", str(path), "--disable", "fuse_all"]) == 1
+    assert "there is no pass 'fuse_all'; there are inline_functions" in capsys.readouterr().err
 
 
 @pytest.mark.parametrize("name", [n if n in QUICK else pytest.param(n, marks=pytest.mark.long) for n in WITHOUT])

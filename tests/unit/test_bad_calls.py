@@ -15,6 +15,7 @@ from webrt import dims as D
 from webrt import dtypes
 from webrt.compiler import emit, lower, memory, partition
 from webrt.compiler.compile import compile_model
+from webrt.compiler.options import CompileOptions, Precision
 from webrt.errors import InvalidModel, PlanError, WebrtError
 from webrt.host import run_model
 from webrt.ir import Graph, Node, Value
@@ -50,9 +51,26 @@ def test_options_of_the_wrong_kind() -> None:
     for size in ("x", -1, 2**70, 1.5):
         with pytest.raises(webrt.InputError, match="size"):
             options.add_free_dimension_override_by_name("N", size)  # type: ignore[arg-type]
-    options.graph_optimization_level = 42  # type: ignore[assignment]
-    with pytest.raises(webrt.InputError, match="ORT_ENABLE_ALL"):
-        webrt.InferenceSession(model(RELU), options)
+    for level in (42, "all", None):
+        options.graph_optimization_level = level  # type: ignore[assignment]
+        with pytest.raises(webrt.InputError, match="ORT_ENABLE_ALL"):
+            webrt.InferenceSession(model(RELU), options)
+
+
+@pytest.mark.parametrize(
+    "given",
+    [
+        {"level": "most"}, {"providers": ("gpu",)}, {"providers": ()}, {"disabled": ("fuse_all",)},
+        {"disabled": "fuse_norms"}, {"seconds": float("nan")}, {"seconds": -1.0},
+        *({"free_dims": {"N": size}} for size in ((5, 2), (-1, 5), (1,), "x", None, 1.5, True, (1, 2**60))),
+        {"precision": Precision(weights="int3")}, {"precision": Precision(int8=True, samples=({"x": [1.0]},))},
+        {"precision": Precision(int8=True, method="most", samples=({"x": X},))},
+    ],
+    ids=str,
+)  # fmt: skip
+def test_compile_options(given: dict[str, Any]) -> None:
+    with pytest.raises(webrt.InputError):
+        compile_model(model(RELU), CompileOptions(**given))
 
 
 def test_requests_of_the_wrong_kind() -> None:

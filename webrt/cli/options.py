@@ -38,6 +38,10 @@ def add_compile_arguments(parser: argparse.ArgumentParser) -> None:
         "--denotation", type=dim, action="append", default=[], metavar="NAME=SIZE",
         help="the size of the dims that the model denotes so (DATA_BATCH=1)",
     )  # fmt: skip
+    parser.add_argument(
+        "--disable", action="append", default=[], metavar="PASS",
+        help="a pass to leave out, by the name that `webrt inspect --passes` shows; may be repeated",
+    )  # fmt: skip
     add_provider_arguments(parser)
     parser.add_argument(
         "--place", type=pair, action="append", default=[], metavar="NODE=PROVIDER",
@@ -127,7 +131,7 @@ def compile_options(args: argparse.Namespace, progress: Progress | None = None, 
         level=args.level, providers=tuple(args.provider) or PROVIDERS, strict=args.strict, target=target(args.target),
         known_inputs={name: read_known(name, text) for name, text in once("known", args.known).items()},
         free_dims=once("dim", args.dim), denotations=once("denotation", args.denotation),
-        places=once("place", args.place), progress=report, **more,
+        places=once("place", args.place), disabled=tuple(args.disable), progress=report, **more,
     )  # fmt: skip
 
 

@@ -32,6 +32,7 @@ from webrt.compiler import (
     partition,
     parts,
     places,
+    wishes,
 )
 from webrt.compiler.body import Control, every
 from webrt.compiler.infer import infer, is_variable, variables_for
@@ -57,9 +58,10 @@ def compile_model(source: frontend.Source, options: CompileOptions | None = None
 
     Raises ModelError for a model that cannot be compiled, PlacementError in strict mode, and NotConstant with `roots`
     where elements of graph inputs decide shapes: give them as `known_inputs`. With `assumed` it has `conditions` too.
-    TargetError where the target has a feature that WebGPU lacks.
+    TargetError where the target has a feature that WebGPU lacks, InputError for options that no compilation knows.
     """
     options = options or CompileOptions()
+    wishes.check(options)
     options.target.check_features()
     bounds = Bounds.of(options.seconds, options.memory)
     model = frontend.read_model(source, options.external_data, bounds)
@@ -83,7 +85,7 @@ def compile_model(source: frontend.Source, options: CompileOptions | None = None
         _report(options, "fuse")
         placed = _fused(graph, placed, options.target, extended, trace)
     if optimized is not None:
-        export.annotate(optimized, placed, extended)
+        export.annotate(optimized, placed, extended, graph.places)
         _write(optimized, options)
     plan = _back_half(graph, placed, options, structural)
     trace.plan(plan)
@@ -124,7 +126,7 @@ def _front_half(
     graph = frontend.load(model, options.known_inputs)
     graph.bounds, graph.assumed = bounds, options.assumed or {}
     free_dims.fix(graph, model, options)
-    graph.places, graph.adapter = places.of(model, options.places), options.target.kind
+    graph.places, graph.adapter = places.of(model, options.places, options.providers), options.target.kind
     _report(options, "normalize")
     opener = Bodies(options.runs) if "webgpu" in options.providers else None
     wanted = normalize.normalize(graph, structural, options.runs, trace, opener)

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import json
 import os
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
+from itertools import count
 from pathlib import Path
 from typing import Any
 
@@ -11,6 +13,7 @@ import numpy as np
 import onnx
 
 from webrt import dtypes as T
+from webrt.compiler import places
 from webrt.compiler.partition import Placed
 from webrt.dims import Dim
 from webrt.errors import InputError, ModelError
@@ -29,6 +32,7 @@ def to_model(graph: Graph) -> onnx.ModelProto:
     """The graph as a ModelProto: opsets and metadata of the source, constants as initializers."""
     proto = onnx.GraphProto(name=str(graph.meta.get("graph_name") or "webrt"))
     proto.node.extend(n.to_proto() for n in graph.nodes)
+    _tell_apart(proto)
     proto.input.extend(_info(v) for v in graph.inputs)
     proto.output.extend(_info(v) for v in graph.outputs)
     inputs = set(graph.inputs)
@@ -44,15 +48,32 @@ def to_model(graph: Graph) -> onnx.ModelProto:
     return model
 
 
-def annotate(model: onnx.ModelProto, placed: Sequence[Placed], extended: Sequence[str]) -> None:
+def _tell_apart(graph: onnx.GraphProto) -> None:
+    """Numbers after the names that several nodes have: ONNX Runtime refuses a graph with equal ones."""
+    taken = {node.name for node in graph.node}
+    seen: set[str] = set()
+    for node in graph.node:
+        if node.name and node.name in seen:
+            node.name = next(name for k in count(1) if (name := f"{node.name}_{k}") not in taken)
+            taken.add(node.name)
+        seen.add(node.name)
+
+
+def annotate(
+    model: onnx.ModelProto, placed: Sequence[Placed], extended: Sequence[str], wished: Mapping[str, str]
+) -> None:
     """Says in each node's metadata who runs it, with which others, and what it was made of in the source model; and in
-    the model's, which extended passes the placement is for: a reload at a lower level applies just those."""
+    the model's, which extended passes the placement is for: a reload at a lower level applies just those, and where
+    the caller wished nodes to run (`wished`, by name of a node of the source model)."""
     lines = {next((v.name for v in p.node.outputs if v is not None), ""): p for p in placed}
     model.ir_version = max(model.ir_version, NODE_METADATA)
+    kept = {name: wished[name] for name in places.names_of(model.graph.node) if name in wished}
     for node in model.graph.node:
         line = lines.get(next((name for name in node.output if name), ""))
         if line is None:
             continue
+        if node.name and (wish := places.wish_of(line.node, wished)):
+            kept[node.name] = wish
         told = {
             "webrt.provider": "CPUExecutionProvider" if line.how == "host" else "WebGpuExecutionProvider",
             "webrt.how": line.how,
@@ -60,7 +81,9 @@ def annotate(model: onnx.ModelProto, placed: Sequence[Placed], extended: Sequenc
             "webrt.sources": ", ".join(line.node.sources),
         }
         node.metadata_props.extend(onnx.StringStringEntryProto(key=k, value=v) for k, v in told.items() if v)
-    props = {p.key: p.value for p in model.metadata_props}
+    props = {p.key: p.value for p in model.metadata_props if p.key != places.KEPT}
+    if kept:
+        props[places.KEPT] = json.dumps(dict(sorted(kept.items())))
     onnx.helper.set_model_props(model, {**props, EXTENDED: " ".join(extended)})
 
 

@@ -63,6 +63,7 @@ def inline_functions(graph: Graph) -> bool:
 def fold_constants(graph: Graph) -> bool:
     """Nodes whose inputs are all constants → constants, while the model grows by no more than FOLD_LIMIT bytes.
 
+    So are sizes that are not free, such as what a Cast makes of them; what only gives sizes stays shape arithmetic.
     FILLS of more than MAX_FILL bytes stay."""
     kept: list[Node] = []
     room = most = min(FOLD_LIMIT - graph.meta.get("folded_bytes", 0), graph.bounds.left)
@@ -164,13 +165,23 @@ def _is_foldable(node: Node) -> bool:
         return False
     if any(v is not None and (v.dtype is None or v.dtype == T.STRING) for v in node.outputs):
         return False
-    if not all(v.const is not None for v in node.given()) or not _size_bounded(node):
+    if all(v is None or v.contents is not None for v in node.outputs) and any(v.const is None for v in node.given()):
+        return False
+    if any(_elements(v) is None for v in node.given()) or not _size_bounded(node):
         return False
     try:
         with guarded():
             return fold_work.is_quick(node)
     except ModelError:
         return False  # what is wrong with it is told where it is placed
+
+
+def _elements(value: Value) -> np.ndarray[Any, Any] | None:
+    """A constant's elements, or a value's that shape arithmetic tells, as numbers."""
+    if value.const is not None or value.contents is None or value.dtype is None:
+        return value.const
+    known = all(isinstance(d, int) for d in value.contents.flat)
+    return value.contents.astype(value.dtype.name) if known else None
 
 
 def _size_bounded(node: Node) -> bool:
@@ -197,7 +208,7 @@ def _evaluate(node: Node, graph: Graph, room: int) -> list[np.ndarray[Any, Any]]
         return None
     try:
         results = host.evaluate(
-            node.to_proto(), opsets_of(node, graph), [None if v is None else v.const for v in node.inputs]
+            node.to_proto(), opsets_of(node, graph), [None if v is None else _elements(v) for v in node.inputs]
         )
     except WebrtError:
         return None  # left in place: the run reports it, if it is ever reached

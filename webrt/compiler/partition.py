@@ -1,4 +1,6 @@
-"""Who runs what: a node goes to the first provider of the list that takes it; a reason says why not an earlier one."""
+"""Who runs what: a node goes to the first provider of the list that takes it; a reason says why not an earlier one.
+
+The CPU takes every node, so what follows it in the list gets only what the caller places there."""
 
 from __future__ import annotations
 
@@ -88,7 +90,7 @@ def _place(
 ) -> Placed:  # fmt: skip
     graph.bounds.check("lowering")
     wished = places.wished_for(node, graph)
-    if "webgpu" in providers:
+    if "webgpu" in providers and (providers[0] == "webgpu" or wished == "webgpu"):
         outputs = [v for v in node.outputs if v is not None]
         if any(v.name in structural for v in outputs):
             reason = "its integers decide sizes"
@@ -109,7 +111,7 @@ def _place(
             except (ShapeError, InvalidModel) as e:
                 raise located(e, node) from None
     else:
-        reason = "the WebGPU provider is not in the list"
+        reason = f"the WebGPU provider is not {'first ' if 'webgpu' in providers else ''}in the list"
     if "cpu" not in providers or wished == "webgpu":
         error = PlacementError(f"no provider of the session runs it: {reason}; add CPUExecutionProvider")
         if wished == "webgpu":

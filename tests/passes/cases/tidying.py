@@ -155,6 +155,9 @@ T.fires(
     "Reshape",
 )
 T.fires("fold_constants", "float[2,6] x => float[a,b] y, float[6] e { e = Exp(row) y = Mul(x, e) }", "Mul")
+SIZE_OF = "n = Shape<start=1, end=2>(x) f = Cast<to=1>(n) r = Sqrt(f) y = Div(x, r)"
+T.fires("fold_constants", f"float[N,6] x => float[a,b] y {{ {SIZE_OF} }}", "Div")
+T.stays("fold_constants", "not constant", f"float[6,N] x => float[a,b] y {{ {SIZE_OF} }}", "Shape Cast Sqrt Div")
 T.stays(
     "fold_constants", "not constant", "float[2,6] x, float[6] z => float[a,b] y { e = Exp(z) y = Mul(x, e) }", "Exp Mul"
 )

@@ -14,6 +14,9 @@ from webrt.compiler.precision.report import difference
 from webrt.errors import InputError
 from webrt.ir import Graph
 
+BITS = {"int8": 8, "int4": 4}
+METHODS = ("minmax", "entropy")
+
 
 def apply(graph: Graph, wanted: Precision) -> None:
     """Rewrites the graph. `graph.meta["precision"]` tells what was done, and, where samples are given, the difference
@@ -21,6 +24,10 @@ def apply(graph: Graph, wanted: Precision) -> None:
 
     Raises InputError where the wishes contradict each other, or a sample does not fit the graph's inputs.
     """
+    if wanted.weights not in ("", *BITS):
+        raise InputError(f"weights of {wanted.weights!r}; choose {' or '.join(BITS)}")
+    if wanted.method not in METHODS:
+        raise InputError(f"no calibration is named {wanted.method!r}; choose {' or '.join(METHODS)}")
     if wanted.int8 and (wanted.f16 or wanted.weights):
         raise InputError("static int8 cannot be combined with f16 or quantised weights; choose one")
     if wanted.int8 and not wanted.samples:
@@ -31,7 +38,7 @@ def apply(graph: Graph, wanted: Precision) -> None:
     if wanted.int8:
         told["int8"] = static.quantize(graph, samples, wanted.method)
     if wanted.weights:
-        told[wanted.weights] = nbits.quantize_weights(graph, 4 if wanted.weights == "int4" else 8, wanted.block)
+        told[wanted.weights] = nbits.quantize_weights(graph, BITS[wanted.weights], wanted.block)
     if wanted.f16:
         told["f16"] = half.to_half(graph, samples)
     if before is not None:

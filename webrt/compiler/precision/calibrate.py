@@ -121,6 +121,8 @@ def _fitting(graph: Graph, sample: Sample) -> dict[str, Array]:
     if missing or extra:
         raise InputError(f"a sample lacks {missing or 'nothing'} and has {extra or 'nothing'} that is no input")
     for name, value in wanted.items():
+        if not isinstance(sample[name], np.ndarray):
+            raise InputError(f"sample of {name!r}: a {type(sample[name]).__name__}, no numpy array")
         shape, dtype = sample[name].shape, str(sample[name].dtype)
         sizes = value.shape
         fits = sizes is None or (
