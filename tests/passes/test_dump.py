@@ -67,3 +67,15 @@ def test_inspect_prints_passes(tmp_path: Path, capsys: pytest.CaptureFixture[str
     onnx.save(small_model(), tmp_path / "m.onnx")
     assert main(["inspect", str(tmp_path / "m.onnx"), "--passes"]) == 0
     assert "fold_into_weights                    3 → 2" in capsys.readouterr().out
+
+
+def test_the_sandbox_writes_nothing_and_says_so(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setenv("WEBRT_DUMP", str(tmp_path / "dump"))
+    path = tmp_path / "net.onnx"
+    path.write_bytes(parse("agraph (float[N] x) => (float[N] y) { y = Neg(x) }").SerializeToString())
+    for arguments, heeded in (("--sandbox", False), ("--no-sandbox", True)):
+        assert main(["compile", str(path), "-o", str(tmp_path / "net.webrt"), arguments]) == 0
+        assert ("WEBRT_DUMP is not heeded" in capsys.readouterr().err) is not heeded
+        assert (tmp_path / "dump").exists() is heeded

@@ -28,6 +28,7 @@ EXAMPLES = """examples:
   webrt compile silero_vad.onnx --known sr=16000       an input whose elements decide shapes; or a .npy file
   webrt compile stranger.onnx --require-sandbox        only where every layer of the sandbox is on"""
 Made: TypeAlias = tuple[Sequence[PlacedNode], Mapping[str, Any]]
+DUMP = "WEBRT_DUMP"
 NOT_CONFINED = "Compiling without a sandbox: a flaw that a hostile model finds has all the rights of this account."
 
 
@@ -71,6 +72,8 @@ def run(args: argparse.Namespace) -> int:
         raise WebrtError(
             "--onnx-data is for an optimised model (--onnx, or -o OUT.onnx) that is compiled with --no-sandbox"
         )
+    if confined and os.environ.get(DUMP):
+        print(f"{DUMP} is not heeded in the sandbox, where nothing can be written: add --no-sandbox", file=sys.stderr)
     with options.compiling(args.model):
         placement, told = (_confined if confined else _here)(args, plan_path, onnx_path)
     data = onnx_path.with_name(args.onnx_data) if onnx_path and args.onnx_data else None
