@@ -187,23 +187,24 @@ class Text:
                 yield f"a{i}_{t} = plus(a{i}_{t}, x{i}, {', '.join(f'w{t}_{k}' for k in range(4))});"
 
     def _stores(self) -> Iterator[str]:
-        f = self.form
+        """One by one, or, where formulas take long to compile, pixel by pixel in a loop."""
+        f, pixel = self.form, "min(begin + (column ^ {}u), last)".format
         each = [(i, t) for i in range(f.pixels) for t in range(f.vectors)]
         if self.whole:
             yield "let all = p.all / 4u; let start = group * outs;"
-        if self.whole and not self.epilogue.long:
+        if self.whole and not (self.epilogue.long or self.epilogue.use):
             for i in range(f.pixels):
-                yield f"let to{i} = min(begin + (column ^ {i}u), last) * all + start;"
+                yield f"let to{i} = {pixel(i)} * all + start;"
                 yield from (f"store(to{i} + four{t}, a{i}_{t});" for t in range(f.vectors))
             return
         yield f"var sums: array<vec4<f32>, {len(each)}>;"
         yield from (f"sums[{n}] = a{i}_{t};" for n, (i, t) in enumerate(each))
-        yield f"var to_four: array<u32, {f.vectors}>;"
-        yield from (f"to_four[{t}] = four{t};" for t in range(f.vectors))
         yield f"for (var i = 0u; i < {f.pixels}u; i++) {{ let pixel = min(begin + (column ^ i), last);"
-        yield f"for (var t = 0u; t < {f.vectors}u; t++) {{ let v = sums[i * {f.vectors}u + t];"
-        by_four, by_one = "store(pixel * all + start + to_four[t], v);", "store4(pixel, group, 4u * to_four[t], v);"
-        yield f"{by_four if self.whole else by_one} }} }}"
+        yield "let to = pixel * all + start;" if self.whole else ""
+        for t in range(f.vectors):
+            v = f"sums[i * {f.vectors}u + {t}u]"
+            yield f"store(to + four{t}, {v});" if self.whole else f"store4(pixel, group, 4u * four{t}, {v});"
+        yield "}"
 
 
 _TERMS = ("(" + " + ".join(f"w{k}.{{c}} * x.{x}" for k, x in enumerate("xyzw")) + ")").format
