@@ -18,8 +18,8 @@ from webrt.errors import WebrtError
 
 _COMPILES = (
     "webrt/compiler/", "webrt/confine/", "webrt/host/", "webrt/ops/", "webrt/_data/shaders/",
-    "webrt/costs.", "webrt/ir.py", "webrt/lowering.py", "webrt/sandbox.py", "webrt/schema_shapes.py",
-    "webrt/schemas.py",
+    "webrt/builder.py", "webrt/costs.", "webrt/ir.py", "webrt/launches.py", "webrt/lowering.py", "webrt/sandbox.py",
+    "webrt/schema_shapes.py", "webrt/schemas.py",
     *(f"webrt/cli/{name}" for name in (
         "assets.", "bytecode.", "chromium.", "compile.", "download.", "lock.", "ml_dtypes_stand_in.", "page_wheels.",
         "precision.", "sandbox_status.", "site.", "wheel_file.", "wheels.",
