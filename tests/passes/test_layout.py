@@ -57,7 +57,8 @@ def kernels(plan: Plan) -> list[str]:
     ],
 )  # fmt: skip
 def test_one_transpose_at_each_edge(image: str, body: str, inside: list[str]) -> None:
-    assert ops(run(body, image)) == ["Transpose", *inside, "Transpose"]
+    """A Concat may be a kernel of its own or a part of the last one (tests/passes/test_moves.py)."""
+    assert [o for o in ops(run(body, image)) if o != "Concat"] == ["Transpose", *inside, "Transpose"]
 
 
 def test_transposes_of_the_model_are_gone() -> None:

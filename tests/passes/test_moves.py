@@ -6,6 +6,7 @@ import numpy as np
 import pytest
 
 from tests.passes.harness import check, compiled, dispatches, ops, parse
+from webrt.target import PRESETS
 
 INTS = {
     "one": np.array([1]), "three": np.array([3]), "axis": np.array([1]), "flat": np.array([-1]),
@@ -41,6 +42,22 @@ def model(body: str, inputs: str = "float[2,3,4] x", outputs: str = "float[a,b,c
 def test_one_kernel(body: str) -> None:
     shape = "float[a,b]" if "Reshape" in body else "float[a,b,c]"
     assert dispatches(check(model(body, outputs=f"{shape} y"))) == 1
+
+
+def test_a_large_concatenation_of_fours_stays_apart_on_software_adapters() -> None:
+    body = "e = Exp(x) n = Neg(x) c = Concat<axis=2>(e, n) y = Transpose<perm=[1,0,2]>(c)"
+    large, small, odd = (model(body, f"float[2,{n},{row}] x") for n, row in ((1024, 8), (8, 8), (1024, 9)))
+    for name, apart in (("lavapipe", 4), ("webgpu", 1)):
+        counts = [dispatches(compiled(m, target=PRESETS[name])) for m in (large, small, odd)]
+        assert counts == [apart, 1, 1]
+    check(large)
+
+
+def test_a_move_that_is_no_work_makes_no_kernel_of_single_elements() -> None:
+    """Formulas over a vector that only stands along another axis are computed four at a time."""
+    body = "t = Transpose<perm=[1,0,2]>(x) m = Mul(t, z) y = Add(m, m)"
+    plan = check(model(body, "float[1,5,1] x, float[5,3,8] z"))
+    assert dispatches(plan) == 1 and "vec4<f32>" in plan.kernels[0].wgsl
 
 
 @pytest.mark.parametrize("dtype", ["float16", "int64", "bool"])

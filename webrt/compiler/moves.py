@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterable
 
 from webrt import dims as D
@@ -11,6 +12,7 @@ from webrt.compiler.lines import Lines
 from webrt.errors import UnsupportedOp, UnsupportedType
 from webrt.ir import Value
 from webrt.lowering import Builder
+from webrt.ops.concat import in_fours
 from webrt.ops.outline import Outline, launch_outlines, needed, of_formula, of_node, stored
 from webrt.schemas import MS_DOMAIN
 
@@ -25,6 +27,10 @@ INJECTIVE = MOVES - {"Expand", "Tile", "Gather", "GatherND", "GatherElements", "
 """Those that load no element twice."""
 
 TYPES = frozenset({T.F32, T.F16, T.I32, T.U32, T.I64, T.U64, T.BOOL, T.I8, T.U8, T.I16, T.U16})
+APART = 1 << 14
+FREE = 32
+"""Elements from which on a concatenation that is faster by itself is worth a dispatch, and what a free size counts."""
+
 REACH = 6
 """Formulas between a line and a move that it might take in."""
 
@@ -78,6 +84,15 @@ class _Outlines:
         steps = [self._lines.formula(i) for i in readers]
         return len(readers) == 1 or all(s is not None and s.out.shape == v.shape for s in steps)
 
+    def apart(self, i: int) -> bool:
+        """Whether line i is a large concatenation of fours: a software adapter loads of all parts for each element that
+        another kernel takes from one, or takes in."""
+        node = self._lines.placed[i].node
+        if self._lines.target.kind != "software" or node.op != "Concat":
+            return False
+        sizes = (d if isinstance(d, int) else FREE for d in node.output().known_shape)
+        return math.prod(sizes) >= APART and in_fours(node)
+
     def making(self, i: int, v: Value) -> dict[Value, Outline]:
         """The outline of a value that line i makes and of tensors within the line that it takes, if there are any."""
         return needed(self._of(i), v)
@@ -97,13 +112,14 @@ class _Outlines:
 def _fuse(lines: Lines, outlines: _Outlines, last: int) -> None:
     p = lines.placed[last]
     results = [v for v in p.node.outputs if v is not None]
-    own = outlines.making(last, results[0]) if len(results) == 1 else {}
+    own = outlines.making(last, results[0]) if len(results) == 1 and not outlines.apart(last) else {}
     if not own or not _typed(own.values()):
         return
     members = _grow(lines, outlines, last, own)
     owned = _owned(lines, {lines.maker[v] for v in members if v in lines.maker}, last)
     taken = {*owned, *(lines.maker[v] for v in members if v in lines.maker)} - {last}
-    if not any(outlines.moves(i) for i in (*taken, last)) or all(lines.placed[i].how == "alias" for i in taken):
+    moved = [i for i in (*taken, last) if outlines.moves(i) and lines.placed[i].how != "alias"]
+    if not moved or all(lines.placed[i].how == "alias" for i in taken):
         return
     builder = Builder(lines.target, f"{last}.fused")
     try:
@@ -126,7 +142,7 @@ def _grow(lines: Lines, outlines: _Outlines, last: int, members: dict[Value, Out
         alone = not again and lines.only_for(v, inside)
         if not alone and not (outlines.cheap(i) and all(outlines.reader(k) for k in lines.readers[v])):
             continue
-        if not (outlines.moves(i) or _exact(lines, i)):
+        if outlines.apart(i) or not (outlines.moves(i) or _exact(lines, i)):
             continue
         if not (outlines.cheap(i) or (once and outlines.together(v))):
             continue

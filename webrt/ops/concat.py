@@ -100,11 +100,22 @@ def _pick(b: Builder, out: Value, kept: Sequence[tuple[Value, Dim]], name: str) 
     )  # fmt: skip
 
 
+def _axis(n: Node) -> int:
+    """The axis in the output as it lies in memory."""
+    rank = n.output().rank
+    axis = normalize_axis(n.attr("axis", 1), rank)
+    return channels_to_last(range(rank)).index(axis) if n.channels_last else axis
+
+
+def in_fours(n: Node) -> bool:
+    """Whether a Concat moves 128 bits at once."""
+    bits, axis = bits_of(n.output()), _axis(n)
+    return unit(bits, [D.prod(v.known_shape[axis:]) for v in n.given()]) * bits == 128
+
+
 @op("Concat", since=4, shape=_concat_shape)
 def concat(n: Node, b: Builder) -> None:
-    out = n.output()
-    axis = normalize_axis(n.attr("axis", 1), out.rank)
-    axis = channels_to_last(range(out.rank)).index(axis) if n.channels_last else axis
+    out, axis = n.output(), _axis(n)
     for v in n.given():
         for a, (have, want) in enumerate(zip(v.known_shape, out.known_shape)):
             if a != axis:
