@@ -91,7 +91,7 @@ def test_python_blocks(document: str, model: str, tmp_path: Path) -> None:
     run_python(document, folder_with(model, tmp_path))
 
 
-@pytest.mark.xdist_group("browser")
+@pytest.mark.xdist_group("pages")
 def test_shell_blocks(folder: Path) -> None:
     commands = [line.split("#")[0].strip() for block in blocks(README, "sh") for line in block.splitlines()]
     assert any(c.startswith("make demo") for c in commands) and any(c.startswith("webrt compile") for c in commands)
@@ -103,7 +103,7 @@ def test_shell_blocks(folder: Path) -> None:
             run(["sh", "-c", command], folder)
 
 
-@pytest.mark.xdist_group("browser")
+@pytest.mark.xdist_group("pages")
 def test_javascript_block(folder: Path) -> None:
     save(compile_model(folder / "model.onnx"), folder / "model.webrt")
     snippet, _ = blocks(README, "js")  # the second needs Pyodide: tests/web/test_start.py

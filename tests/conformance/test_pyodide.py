@@ -18,7 +18,7 @@ from playwright.sync_api import Browser
 from tests.conformance import cases as C
 from webrt.cli import chromium, site
 
-pytestmark = [pytest.mark.xdist_group("browser"), pytest.mark.timeout(900)]
+pytestmark = [pytest.mark.xdist_group("pages"), pytest.mark.timeout(900)]
 
 PILLOW = "ImageDecoder"
 """The one operator that needs a package which a page does not load."""

@@ -73,7 +73,7 @@ def test_progress_on_a_terminal_redraws_and_ends_the_line() -> None:
     assert last.startswith("Downloading ") and last.endswith("100%  2.0 of 2.0 MB\n")
 
 
-@pytest.mark.xdist_group("browser")
+@pytest.mark.xdist_group("pages")
 def test_launch_within_a_launch() -> None:
     with chromium.launch() as outer:
         with chromium.launch() as inner:

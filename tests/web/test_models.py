@@ -25,7 +25,7 @@ from webrt.planfile import save
 from webrt.runtime.session import Session
 from webrt.target import BASE
 
-pytestmark = [pytest.mark.xdist_group("browser"), pytest.mark.timeout(600)]
+pytestmark = [pytest.mark.xdist_group("pages"), pytest.mark.timeout(600)]
 
 _numbers = itertools.count()
 LOW = BASE.with_limits(maxStorageBufferBindingSize=1 << 20)

@@ -18,7 +18,7 @@ from webrt.cli import chromium, site
 from webrt.compiler.compile import CompileOptions, compile_model
 from webrt.host import run_model
 
-pytestmark = [pytest.mark.xdist_group("browser"), pytest.mark.timeout(600)]
+pytestmark = [pytest.mark.xdist_group("pages"), pytest.mark.timeout(600)]
 
 SLOW = 300_000
 STAGES = [

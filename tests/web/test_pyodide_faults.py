@@ -14,7 +14,7 @@ from playwright.sync_api import Browser
 from tests.faults.models import CHAIN, SPLIT, model
 from webrt.cli import chromium, site
 
-pytestmark = [pytest.mark.xdist_group("browser"), pytest.mark.timeout(900)]
+pytestmark = [pytest.mark.xdist_group("pages"), pytest.mark.timeout(900)]
 
 PYTHON = """
 import asyncio, base64, json
