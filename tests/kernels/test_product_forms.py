@@ -26,7 +26,7 @@ def _here(form: V.Form) -> V.Form:
     shares = bool(form.lanes) and not form.body
     lanes = device().target.subgroup_sizes[0] if shares else form.lanes
     requires = V.subgroups(lanes, {}) if shares else {}
-    return replace(form, lanes=lanes, requires=requires, least=0, worth=min(form.worth, 1))
+    return replace(form, lanes=lanes, requires=requires, least=0, most=0, worth=min(form.worth, 1))
 
 
 @pytest.fixture(params=WIDE, ids=[f"{f.body or f.rows}-{f.lanes}-{f.loader}" for f in WIDE])

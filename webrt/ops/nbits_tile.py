@@ -1,13 +1,14 @@
 """How a product with packed weights runs on which adapter: register tiles with weights through textures, or workgroups.
 
 A number becomes a float by putting its bits into the mantissa of a power of two and subtracting that: three
-instructions for four columns, and exact. Where invocations of a quad have rows of a in common, each loads one. On GPUs
+instructions for four columns, and exact. SwiftShader shifts lane by lane; there bits that do not fit into a mantissa
+are converted where they are. Where invocations of a quad have rows of a in common, each loads one. On GPUs
 a workgroup shares the blocks of few rows, and unpacks the weights of many into its memory.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 
 from webrt import dims as D
@@ -16,13 +17,15 @@ from webrt.ir import Value
 from webrt.lowering import Groups, Variant, grid
 from webrt.ops.product_text import Lines, fetches_a, place_b
 from webrt.ops.product_variants import GPU, LLVMPIPE, SOFTWARE, Form, subgroups
+from webrt.ops.quads import LANES, PLUS, SWAPS, held
 from webrt.ops.vectors import Epilogue, can_load4, kind, load4, vec_of
 
 FORMS = (
     Form(1, 2, 0, "storage", LLVMPIPE, most=1),
     Form(1, 2, 0, "sampled", SOFTWARE, most=1),
     Form(4, 2, 4, "storage", subgroups(8, LLVMPIPE)),
-    Form(4, 2, 4, "sampled", subgroups(4, SOFTWARE)),
+    Form(4, 2, 4, "sampled", subgroups(4, SOFTWARE), most=4),
+    Form(8, 2, 4, "sampled", subgroups(4, SOFTWARE)),
     Form(4, 1, 0, "storage", LLVMPIPE),
     Form(4, 1, 0, "sampled", SOFTWARE),
     Form(1, 1, requires=GPU, most=1, body="matmul_nbits_reduce"),
@@ -32,7 +35,7 @@ FORMS = (
 """In order of preference; those of 4 lanes share rows in quads."""
 TALL = (
     Form(16, 2, 4, "storage", subgroups(8, LLVMPIPE), least=24),
-    Form(8, 2, 4, "sampled", subgroups(4, SOFTWARE), least=24),
+    Form(12, 2, 4, "sampled", subgroups(4, SOFTWARE), least=9),
 )
 """What goes before them with weights of 8 bits: more rows for each weight that is unpacked."""
 GROUP = 8
@@ -45,6 +48,8 @@ _STORE = """fn store4(row: u32, t: u32, v: vec4<f32>) {
   let r = vec4<f32>(epilogue(v.x, i), epilogue(v.y, i + 1u), epilogue(v.z, i + 2u), epilogue(v.w, i + 3u));
   if (row < p.m && t < p.fours) { out[i >> 2u] = r; }
 }"""
+
+_STORE_FOUR = "fn store(four: u32, v: vec4<f32>) { out[four] = epilogue4(v, 4u * four); }"
 
 
 def tile_variants(a: Value, m: Dim, columns: int, bits: int, whole: bool, epilogue: Epilogue) -> Iterator[Variant]:
@@ -60,6 +65,9 @@ def tile_variants(a: Value, m: Dim, columns: int, bits: int, whole: bool, epilog
             use=epilogue.use, requires=form.requires, when=form.applies(m),
         )  # fmt: skip
         fns = [load, epilogue.fn, _STORE, NbitsTile(form, bits, whole).fn]
+        if form.loader == "sampled":
+            names, stores = held([epilogue.fn4, _STORE_FOUR])
+            fns = [load, *stores, PLUS, NbitsTile(form, bits, whole, names, epilogue.long or bool(epilogue.use)).fn]
         if form.body == "matmul_workgroup":
             reads = [*fetches_a(dtype, Lines(fours)), place_b(), _UNPACKED[bits]]
             fns = [_ONE_MATRIX, *reads, epilogue.fn, _STORE_TILE]
@@ -107,6 +115,13 @@ class NbitsTile:
     form: Form
     bits: int
     whole: bool
+    held: tuple[str, ...] = ()
+    rolled: bool = False
+
+    @property
+    def sampled(self) -> bool:
+        """Whether it is for SwiftShader, as quads.py tells; `held` and `rolled` are a QuadTile's then."""
+        return self.form.loader == "sampled"
 
     @property
     def fn(self) -> str:
@@ -116,18 +131,19 @@ class NbitsTile:
         return "\n".join(
             [
                 "fn tile(row: u32, first: u32, lane: u32) {",
-                *(f"let t{j} = min(first + {j}u * GROUP, p.fours - 1u);" for j in range(self.form.vectors)),
-                *(f"let r{r} = min(row + {self._start(r)}, p.m - 1u) * p.k;" for r in range(self.loads)),
+                "let fours = p.fours; let last_row = p.m - 1u; let words = p.words; let each = p.words_per_block;",
+                *(f"let t{j} = min(first + {j}u * GROUP, fours - 1u);" for j in range(self.form.vectors)),
+                *(f"let r{r} = min(row + {self._start(r)}, last_row) * p.k;" for r in range(self.loads)),
                 *(f"var c{r}_{j} = vec4<f32>();" for r, j in each),
                 *self._first(),
-                "while (word < p.words) {",
+                "while (word < words) {",
                 *self._zeros(),
                 *(f"var b{r}_{j} = vec4<f32>();" for r, j in each),
-                "let last = min(word + p.words_per_block, p.words);",
+                "let last = min(word + each, words);",
                 "for (; word < last; word++) {", *self._weights(), *self._products(), f"k += {32 // self.bits}u;", "}",
                 *(f"c{r}_{j} += fours_scale(block + t{j}) * b{r}_{j};" for r, j in each),
                 *self._next(), "}",
-                *(f"{self._store(r, j)};" for r, j in each),
+                *(self._from_lanes(each) if self.sampled else (f"{self._store(r, j)};" for r, j in each)),
                 "}",
             ]
         )  # fmt: skip
@@ -135,18 +151,33 @@ class NbitsTile:
     def _first(self) -> Iterator[str]:
         """The first block."""
         slice_ = "lane / GROUP" if self.form.body else "0u"
-        yield f"let slice = {slice_}; var word = slice * p.words_per_block;"
-        yield f"var k = word * {32 // self.bits}u; var block = slice * 2u * p.fours;"
+        yield f"let slice = {slice_}; var word = slice * each;"
+        yield f"var k = word * {32 // self.bits}u; var block = slice * 2u * fours;"
 
     def _next(self) -> Iterator[str]:
         """On to the next block, of a slice the one that it has next."""
         if self.form.body:
-            yield f"word += {SLICES - 1}u * p.words_per_block; k = word * {32 // self.bits}u;"
-        yield f"block += {2 * SLICES if self.form.body else 2}u * p.fours;"
+            yield f"word += {SLICES - 1}u * each; k = word * {32 // self.bits}u;"
+        yield f"block += {2 * SLICES if self.form.body else 2}u * fours;"
 
     def _store(self, r: int, j: int) -> str:
         at = f"row + {r}u, first + {j}u * GROUP"
         return f"gather({at}, lane, c{r}_{j})" if self.form.body else f"store4({at}, c{r}_{j})"
+
+    def _from_lanes(self, each: Sequence[tuple[int, int]]) -> Iterator[str]:
+        """Stores on SwiftShader. Rows and columns past the end are the last ones once more."""
+        yield " ".join(f"held_{name} = p.{name};" for name in self.held)
+        if not self.rolled:
+            for r, j in each:
+                row = f"{r // LANES * LANES}u + (lane ^ {r % LANES}u)" if self.form.lanes else f"{r}u"
+                yield f"store(min(row + {row}, last_row) * fours + t{j}, c{r}_{j});"
+            return
+        yield f"var sums: array<vec4<f32>, {len(each)}>;"
+        yield from (f"sums[{i}] = c{r}_{j};" for i, (r, j) in enumerate(each))
+        yield f"for (var r = 0u; r < {self.form.rows}u; r++) {{"
+        yield f"let start = min(row + {'(r ^ lane)' if self.form.lanes else 'r'}, last_row) * fours;"
+        yield from (f"store(start + t{j}, sums[r * {self.form.vectors}u + {j}u]);" for j in range(self.form.vectors))
+        yield "}"
 
     @property
     def loads(self) -> int:
@@ -157,24 +188,52 @@ class NbitsTile:
         return f"(lane + {r * self.form.lanes}u)" if self.form.lanes else f"{r}u"
 
     @property
-    def _places(self) -> list[tuple[str, int]]:
-        """Of each number of a word, in the order of k: which half it is in, and its first bit there."""
-        return [(half, bit + low) for low in range(0, 8, self.bits) for half in ("lo", "hi") for bit in (0, 8)]
+    def _places(self) -> list[int]:
+        """The first bit of each number of a word, in the order of k."""
+        return [bit + low for low in range(0, 8, self.bits) for bit in range(0, 32, 8)]
+
+    @property
+    def _half(self) -> int:
+        """From which bit on numbers are shifted down by it before they are unpacked."""
+        return 32 if self.sampled else 16
+
+    def _fits(self, bit: int) -> bool:
+        """Whether a number that begins at a bit fits into a mantissa."""
+        return bit + self.bits <= MANTISSA
 
     def _zeros(self) -> Iterator[str]:
         """What is subtracted, for each first bit."""
         for j in range(self.form.vectors):
-            yield f"let zero{j} = fours_scale(block + p.fours + t{j});"
-            for bit in sorted({bit for _, bit in self._places}):
-                yield f"let z{j}_{bit} = {float(1 << MANTISSA - bit)}{f' + zero{j}' if self.whole else ''};"
+            yield f"let zero{j} = fours_scale(block + fours + t{j});"
+            for bit in sorted({bit % self._half for bit in self._places}):
+                yield f"let z{j}_{bit} = {self._base(bit)}{f' + zero{j}' if self.whole else ''};"
+
+    def _base(self, bit: int) -> float:
+        """What a number that begins at a bit is more than it should be, as it is unpacked."""
+        if self._fits(bit):
+            return float(1 << MANTISSA - bit)
+        return -float(1 << self.bits - 1) if bit + self.bits == 32 else 0.0
 
     def _weights(self) -> Iterator[str]:
         for j in range(self.form.vectors):
-            yield f"let lo{j} = fours_w(word * p.fours + t{j}); let hi{j} = lo{j} >> vec4<u32>(16u);"
-            for i, (half, bit) in enumerate(self._places):
-                mask, power = ((1 << self.bits) - 1) << bit, BIAS + MANTISSA - bit << MANTISSA
-                number = f"bitcast<vec4<f32>>(({half}{j} & vec4<u32>({mask}u)) | vec4<u32>({power}u)) - z{j}_{bit}"
+            yield f"let lo{j} = fours_w(word * fours + t{j});"
+            yield "" if self.sampled else f"let hi{j} = lo{j} >> vec4<u32>(16u);"
+            for i, place in enumerate(self._places):
+                bit = place % self._half
+                word = f"{'hi' if place >= self._half else 'lo'}{j}"
+                number = f"{self._unpacked(word, bit)} - z{j}_{bit}"
                 yield f"let w{j}_{i} = {number}{'' if self.whole else f' - zero{j}'};"
+
+    def _unpacked(self, word: str, bit: int) -> str:
+        """Four columns' numbers that begin at a bit of their words. The last bits of a word are those of a signed
+        number with the first of them the other way round."""
+        mask = ((1 << self.bits) - 1) << bit
+        if self._fits(bit):
+            power = BIAS + MANTISSA - bit << MANTISSA
+            return f"bitcast<vec4<f32>>(({word} & vec4<u32>({mask}u)) | vec4<u32>({power}u))"
+        if bit + self.bits == 32:
+            word = f"({word} ^ vec4<u32>({1 << 31}u))"
+        return f"vec4<f32>(bitcast<vec4<i32>>({word} & vec4<u32>({mask}u))) * {2.0**-bit!r}"
 
     def _products(self) -> Iterator[str]:
         for first in range(0, 32 // self.bits, 4):
@@ -182,9 +241,15 @@ class NbitsTile:
             for r in range(self.form.rows):
                 yield f"let x{r}_{first} = {self._row(r, first)};"
                 for j in range(self.form.vectors):
+                    if self.sampled:
+                        weights = ", ".join(f"w{j}_{first + i}" for i in range(4))
+                        yield f"b{r}_{j} = plus(b{r}_{j}, x{r}_{first}, {weights});"
+                        continue
                     terms = (f"x{r}_{first}.{c} * w{j}_{first + i}" for i, c in enumerate("xyzw"))
                     yield f"b{r}_{j} += {' + '.join(terms)};"
 
     def _row(self, r: int, first: int) -> str:
         lanes = self.form.lanes
+        if self.sampled and lanes:
+            return SWAPS[r % LANES].format(f"own{r // LANES}_{first}")
         return f"quadBroadcast(own{r // lanes}_{first}, {r % lanes}u)" if lanes else f"own{r}_{first}"

@@ -18,6 +18,9 @@ from webrt.ir import Value
 from webrt.lowering import Groups, Operand, Variant, grid
 from webrt.ops.matrices import Matrices
 from webrt.ops.product_text import Lines, fetches_a, fetches_b, stores, tile_loads
+from webrt.ops.quad_tile import QuadTile, store_four
+from webrt.ops.quads import LANES as QUAD
+from webrt.ops.quads import PLUS, held
 from webrt.ops.tiles import Tile
 from webrt.ops.vectors import Epilogue, can_load4, kind, vec_of
 
@@ -62,8 +65,9 @@ FORMS = (
     Form(16, 2, 8, "storage", subgroups(8, LLVMPIPE), least=24, worth=1 << 20),
     Form(8, 2, 8, "storage", subgroups(8, LLVMPIPE), worth=1 << 20),
     Form(8, 2, 0, "storage", LLVMPIPE, worth=1 << 20),
-    Form(16, 2, 4, "sampled", subgroups(4, SOFTWARE), least=24, worth=1 << 21),
-    Form(8, 2, 4, "sampled", subgroups(4, SOFTWARE), worth=1 << 21),
+    Form(8, 2, 4, "sampled", subgroups(4, SOFTWARE), most=8, worth=1 << 21),
+    Form(12, 2, 4, "sampled", subgroups(4, SOFTWARE), most=48, worth=1 << 21),
+    Form(16, 2, 4, "sampled", subgroups(4, SOFTWARE), worth=1 << 21),
     Form(8, 2, 0, "sampled", SOFTWARE, worth=1 << 21),
     Form(64, 1, 16, requires=GPU, least=16, body="matmul_workgroup"),
     Form(8, 2),
@@ -162,11 +166,13 @@ def _variant(o: Operands, form: Form, fours: Fours, textures: Mapping[str, str],
     kinds = {"a": kind(o.left), "b": kind(o.right), "out": kind(o.out)}
     a, b = Lines(fours.a, o.a.turned), Lines(fours.b, o.b.turned)
     tile = Tile(form.rows, form.vectors, form.lanes, a, b, not fours.k, kinds["out"] == T.F32, o.band)
+    ends = [o.epilogue.fn4 if fours.out else o.epilogue.fn, *stores(kinds["out"], fours.out, tile.apart, o.part)]
+    if form.lanes == QUAD:
+        tile, ends = _in_quads(o, tile, fours, ends)
     fetches = [*fetches_a(kinds["a"], a), *fetches_b(kinds["b"], b)]
     fns = [
         o.batch_offsets, *(fetches if form.body else tile_loads(kinds["a"], a, kinds["b"], b)),
-        o.epilogue.fn4 if fours.out else o.epilogue.fn,
-        *stores(kinds["out"], fours.out, tile.apart, o.part), *([] if form.body else [tile.fn]),
+        *ends, *([] if form.body else [tile.fn]),
     ]  # fmt: skip
     consts = {} if form.body else {"ROWS": form.rows, "VECTORS": form.vectors}
     if form.lanes and not form.body:
@@ -184,6 +190,14 @@ def _variant(o: Operands, form: Form, fours: Fours, textures: Mapping[str, str],
         textures=textures,
         when=when,
     )
+
+
+def _in_quads(o: Operands, tile: Tile, fours: Fours, ends: list[str]) -> tuple[Tile, list[str]]:
+    """The tile for quads, and what stores."""
+    names, ends = held([*ends, *([store_four(kind(o.out), o.part)] if fours.out else [])])
+    sizes = (tile.rows, tile.vectors, tile.lanes, tile.a, tile.b, tile.tail, tile.floats, tile.band)
+    rolled = o.epilogue.long or bool(o.epilogue.use)
+    return QuadTile(*sizes, names, rolled, fours.out), [*ends, *([PLUS] if tile.floats else [])]
 
 
 def _textures(o: Operands, form: Form) -> dict[str, str]:

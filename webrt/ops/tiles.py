@@ -10,7 +10,7 @@ llvmpipe takes milliseconds a dispatch.
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from functools import lru_cache
 
@@ -20,8 +20,8 @@ from webrt.ops.vectors import in_turn
 
 @dataclass(frozen=True)
 class Tile:
-    """`lanes` > 0: what is loaded of a is shared by a subgroup of so many invocations; one of 4 is a quad. `tail`: k
-    may be no multiple of 4. `floats`: the operands are no integers. `band`: the first row is p.first_row."""
+    """`lanes` > 0: what is loaded of a is shared by a subgroup of so many invocations. `tail`: k may be no multiple of
+    4. `floats`: the operands are no integers. `band`: the first row is p.first_row."""
 
     rows: int
     vectors: int
@@ -56,22 +56,26 @@ class Tile:
                 "let offsets = batch_offsets(z); let k_last = p.k_last; var k = p.k_first;",
                 f"let a_line = p.a_line{self._a_unit}; var at = (offsets.x + {a}){self._a_unit};",
                 f"let b_line = p.b_line{self.b.unit}; var b0 = (offsets.y + {b}){self.b.unit};",
-                *(f"let t{j} = first + {j * (4 if self.apart else 1)}u * lanes;" for j in range(self.vectors)),
+                *self._columns(),
                 *(f"let r{r} = {self._start(r)};" for r in range(self.loads)),
                 *(f"let s{j} = 4u * t{j} * b_line;" for j in range(self.vectors) if self.b.turned),
                 *(f"var c{r}_{j} = vec4<Out>();" for r, j in each),
                 "for (; k + 4u <= k_last; k += 4u) {", *self._fours(), "}", *tail,
-                *in_turn([[f"c{r}_{j}"] for r, j in each], self._store, "i"),
+                *self._ends(),
                 "}",
             ]
         )  # fmt: skip
 
-    @property
-    def _store(self) -> str:
-        """Stores the vector `c0_0`, which is the tile's vector i."""
+    def _columns(self) -> Iterator[str]:
+        """t0, t1, …: the invocation's vectors of columns."""
+        yield from (f"let t{j} = first + {j * (4 if self.apart else 1)}u * lanes;" for j in range(self.vectors))
+
+    def _ends(self) -> Iterator[str]:
+        """Stores all vectors, `c0_0` being the tile's vector i."""
         row, column = f"row + i / {self.vectors}u", f"i % {self.vectors}u * {4 if self.apart else 1}u * lanes"
         start, end = ("", "p.first_row + p.m") if self.band else ("z * p.m + ", "p.m")
-        return f"if ({row} < {end}) {{ store4(({start}{row}) * p.n, first + {column}, lanes, c0_0); }}"
+        store = f"if ({row} < {end}) {{ store4(({start}{row}) * p.n, first + {column}, lanes, c0_0); }}"
+        yield from in_turn([[f"c{r}_{j}"] for r in range(self.rows) for j in range(self.vectors)], store, "i")
 
     @property
     def _blocks(self) -> int:
@@ -98,12 +102,15 @@ class Tile:
         yield from self._rows_of_fours()
         yield from self._columns_of_fours()
         for j in range(self.vectors):
-            each = [f"e{j}_{i}" for i in range(4)]
-            if self.floats:
-                yield f"let e{j} = mat4x4<B>({', '.join(each)});"
-            for r in range(self.rows):
-                terms = (f"x{r}.{c} * {e}" for c, e in zip("xyzw", each))
-                yield f"c{r}_{j} += {f'e{j} * x{r}' if self.floats else ' + '.join(terms)};"
+            yield from self._terms(j, [f"e{j}_{i}" for i in range(4)])
+
+    def _terms(self, j: int, each: Sequence[str]) -> Iterator[str]:
+        """Adds four steps to a vector of all rows."""
+        if self.floats:
+            yield f"let e{j} = mat4x4<B>({', '.join(each)});"
+        for r in range(self.rows):
+            terms = (f"x{r}.{c} * {e}" for c, e in zip("xyzw", each))
+            yield f"c{r}_{j} += {f'e{j} * x{r}' if self.floats else ' + '.join(terms)};"
 
     def _rows_of_fours(self) -> Iterator[str]:
         """x0, x1, …: four steps of each row."""
@@ -161,8 +168,7 @@ class Tile:
         """What one invocation of the subgroup has loaded, by its number among all that they load."""
         if not self.lanes:
             return f"own{r}"
-        broadcast = "quadBroadcast" if self.lanes == 4 else "subgroupBroadcast"
-        return f"{broadcast}(own{r // self.lanes}, {r % self.lanes}u)"
+        return f"subgroupBroadcast(own{r // self.lanes}, {r % self.lanes}u)"
 
 
 @lru_cache(maxsize=256)

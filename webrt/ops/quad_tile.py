@@ -1,0 +1,90 @@
+"""The register tile of a matrix product for quads: each lane loads a row of four, and swaps bring it the others.
+
+SwiftShader merges every variable of a loop at each turn, branches around each store, and looks a parameter up wherever
+the text mentions it: results are stored one by one, by parameters that were read before, and rows and columns past the
+end are the last ones once more, where they can be.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+
+from webrt.dtypes import DType
+from webrt.ops.quads import LANES, SWAPS
+from webrt.ops.tiles import Tile
+from webrt.ops.vectors import store_fours
+
+
+@dataclass(frozen=True)
+class QuadTile(Tile):
+    """`held`: the parameters that the functions for storing read, as variables held_<name>. `rolled`: a store is in the
+    text once. `fours`: rows of the output are written by `store`, else by `store4`."""
+
+    held: tuple[str, ...] = ()
+    rolled: bool = False
+    fours: bool = False
+
+    @property
+    def swaps(self) -> bool:
+        """Whether lanes have rows; of a turned operand they have steps of several rows."""
+        return not self.a.turned
+
+    @property
+    def clamped(self) -> bool:
+        """Whether no row or column past the end is computed."""
+        return self.swaps and self.fours
+
+    def _columns(self) -> Iterator[str]:
+        if not self.clamped:
+            yield from super()._columns()
+            return
+        yield f"let last_row = {'p.first_row + ' if self.band else ''}p.m - 1u;"
+        yield "let last_four = (p.width + 3u) / 4u - 1u;"
+        yield from (f"let t{j} = min(first + {j * LANES}u, last_four);" for j in range(self.vectors))
+
+    def _start(self, r: int) -> str:
+        return f"(min(row + lane + {r * LANES}u, last_row) - row) * a_line" if self.clamped else super()._start(r)
+
+    def _shared(self, r: int) -> str:
+        return (SWAPS[r % LANES] if self.swaps else f"quadBroadcast({{}}, {r % LANES}u)").format(f"own{r // LANES}")
+
+    def _terms(self, j: int, each: Sequence[str]) -> Iterator[str]:
+        if not self.floats:
+            yield from super()._terms(j, each)
+            return
+        yield from (f"c{r}_{j} = plus(c{r}_{j}, x{r}, {', '.join(each)});" for r in range(self.rows))
+
+    def _ends(self) -> Iterator[str]:
+        yield " ".join(f"held_{name} = p.{name};" for name in self.held)
+        if self.clamped:
+            yield f"let row_start = {'0u' if self.band else 'z * p.m'}; let row_fours = p.n / 4u;"
+        else:
+            yield f"let row_start = {'0u' if self.band else 'z * p.m'}; let row_size = p.n;"
+            yield f"let row_end = {'p.first_row + ' if self.band else ''}p.m;"
+        if not self.rolled:
+            for r in range(self.rows):
+                yield from self._stores(f"{r // LANES * LANES}u + (lane ^ {r % LANES}u)" if self.swaps else f"{r}u", r)
+            return
+        yield f"var sums: array<vec4<Out>, {self.rows * self.vectors}>;"
+        for r in range(self.rows):
+            yield from (f"sums[{r * self.vectors + j}] = c{r}_{j};" for j in range(self.vectors))
+        yield f"for (var r = 0u; r < {self.rows}u; r++) {{"
+        yield from (*self._stores("(r ^ lane)" if self.swaps else "r", None), "}")
+
+    def _stores(self, row: str, r: int | None) -> Iterator[str]:
+        """A row's; None: the one with number r."""
+        values = [f"c{r}_{j}" if r is not None else f"sums[r * {self.vectors}u + {j}u]" for j in range(self.vectors)]
+        if self.clamped:
+            own = " ".join(f"store(start + t{j}, {v});" for j, v in enumerate(values))
+            yield f"{{ let start = (row_start + min(row + {row}, last_row)) * row_fours; {own} }}"
+        else:
+            own = " ".join(f"store4(start, t{j}, lanes, {v});" for j, v in enumerate(values))
+            yield f"if (row + {row} < row_end) {{ let start = (row_start + row + {row}) * row_size; {own} }}"
+
+
+def store_four(dtype: DType, part: bool) -> str:
+    """`store(four, v)`: the four of the output with that number, counted from p.column on where it is a `part`."""
+    at = "four + p.column / 4u" if part else "four"
+    store = "out[at] = r;" if dtype.bits == 32 else store_fours(dtype)
+    return f"fn store(four: u32, v: vec4<Out>) {{ let at = {at}; let i = 4u * at; let r = epilogue4(v, i); {store} }}"
