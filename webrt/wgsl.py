@@ -120,7 +120,8 @@ def _built(
     parts += [shader_text(f"lib/{lib}") for lib in libs]
     parts += [_accessors(b) for b in binds]
     parts += [*fns, header.body]
-    text = _held("\n".join(p.strip("\n") for p in parts if p) + "\n", params)
+    text = "\n".join(p.strip("\n") for p in parts if p) + "\n"
+    text = _held(text, [b.start for b in binds if b.start] if _TOGETHER.search(text) else params)
     text = _with_units(text, binds)
     return text, _digest(text)
 
@@ -206,14 +207,15 @@ def _params(params: Sequence[str]) -> list[str]:
 
 
 def _held(text: str, params: Sequence[str]) -> str:
-    """The text with the parameters that it names read once, at the start of main: on SwiftShader each read of one
-    takes as long as some fifteen FMAs of vectors. A variable is not uniform, so kernels whose invocations work together
-    keep to the block."""
-    if _TOGETHER.search(text) or _UNIFORM not in text:
+    """The text with those of the parameters that it names read once, at the start of main: on SwiftShader each read of
+    one takes as long as some fifteen FMAs of vectors. A variable is not uniform, so kernels whose invocations work
+    together read all but places of operands where they need them."""
+    named = [n for n in params if n in set(_PARAM.findall(text))]
+    if not named or _UNIFORM not in text:
         return text
-    named = set(_PARAM.findall(text))
-    reads = " ".join(f"held.{n} = p.{n};" for n in params if n in named)
-    text = _PARAM.sub(r"held.\1", text).replace(_UNIFORM, f"{_UNIFORM}\nvar<private> held: Params;", 1)
+    reads = " ".join(f"held.{n} = p.{n};" for n in named)
+    text = _PARAM.sub(lambda m: f"held.{m[1]}" if m[1] in named else m[0], text)
+    text = text.replace(_UNIFORM, f"{_UNIFORM}\nvar<private> held: Params;", 1)
     return _MAIN.sub(lambda m: f"{m[0]}\n  {reads}", text, count=1)
 
 
