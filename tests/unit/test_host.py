@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import subprocess
+import sys
 from typing import Any
 
 import numpy as np
@@ -55,6 +57,16 @@ def test_provider_parses_a_node_once(monkeypatch: pytest.MonkeyPatch) -> None:
     assert provider.prepare(data, dict(OPSETS)) is first
     np.testing.assert_array_equal(first.run([f32(1), f32(2)])[0], [3])
     np.testing.assert_array_equal(first.run([f32(4), f32(2)], {})[0], [6])
+
+
+def test_families_are_imported_as_they_are_looked_up() -> None:
+    code = """import sys
+from webrt.host import registry
+def there(*names): return [f"webrt.host.{n}" in sys.modules for n in names]
+assert registry.lookup("Add", "", 17) and there("elementwise", "svm") == [True, False]
+assert registry.lookup("NoSuch", "", 17) is None and there("svm", *registry.FAMILIES).count(False) == 0
+assert ("", "Softmax") in registry.registered()"""
+    subprocess.run([sys.executable, "-c", code], check=True)
 
 
 def test_inputs_are_never_changed() -> None:

@@ -1,27 +1,61 @@
-"""How kernels read their parameters."""
+"""Kernels from bodies: `webrt.wgsl.build`, which writes equal ones once."""
 
 from __future__ import annotations
 
-import re
+from typing import Any
+
+import pytest
 
 from webrt import dtypes as T
 from webrt import wgsl
-from webrt.kernel_layout import kernel_layout
+from webrt.errors import KernelError
+from webrt.plan import Kernel
 
-OUT = wgsl.Bind("out", T.F32, "w")
-
-
-def test_a_parameter_is_read_from_the_block_once_and_only_where_it_is_named() -> None:
-    element = "fn element(i: u32) -> Out { return f32(p.twice + p.twice * i); }"
-    kernel = wgsl.build("map", name="map", binds=[OUT], params=["n", "twice", "unread"], fns=[element])
-    reads = re.findall(r"\bp\.(\w+)", kernel.wgsl)
-    assert sorted(reads) == ["n", "twice"]
-    assert kernel.wgsl.count("held.twice") == 3
-    assert kernel_layout(kernel.wgsl).words == 3
+BINDS = [wgsl.Bind("out", T.F32, "w")]
 
 
-def test_invocations_that_work_together_read_the_block_itself() -> None:
-    """A private variable is not uniform, so no barrier may depend on one."""
-    element = "fn element(i: u32) -> Out { workgroupBarrier(); return f32(p.twice); }"
-    kernel = wgsl.build("map", name="map", binds=[OUT], params=["n", "twice"], fns=[element])
-    assert "held" not in kernel.wgsl and "p.twice" in kernel.wgsl
+def built(**more: Any) -> Kernel:
+    element = "fn element(i: u32) -> Out { return 1.0; }"
+    given: dict[str, Any] = {"name": "map", "binds": BINDS, "params": ["n"], "fns": [element], **more}
+    return wgsl.build("map", **given)
+
+
+def test_a_kernel_of_another_name_or_requirement_has_the_same_text() -> None:
+    one, other = built(), built(name="other", requires={"features": ["subgroups"]})
+    assert (one.wgsl, one.hash) == (other.wgsl, other.hash)
+    assert (one.name, one.requires) == ("map", {})
+    assert (other.name, other.requires) == ("other", {"features": ["subgroups"]})
+
+
+@pytest.mark.parametrize(
+    "more",
+    [
+        {"binds": [wgsl.Bind("out", T.I32, "w")]},
+        {"binds": [wgsl.Bind("x", T.F32), *BINDS]},
+        {"params": ["n", "more"]},
+        {"fns": ["fn element(i: u32) -> Out { return 2.0; }"]},
+        {"use": ["nan"]},
+    ],
+    ids=["type", "binding", "parameter", "function", "library"],
+)
+def test_what_differs_is_in_the_text(more: dict[str, Any]) -> None:
+    assert built().wgsl != built(**more).wgsl and built().hash != built(**more).hash
+
+
+def test_equal_numbers_of_other_types_are_other_constants() -> None:
+    body = wgsl.read_header("attention_values").declared
+    binds = [wgsl.Bind(b.split(":")[0], T.F32, "w" if ":" in b else "r") for b in body["bindings"]]
+    texts = [
+        wgsl.build("attention_values", name="t", binds=binds, params=body["params"], consts={"EMPTY": x},
+                   fns=["fn v4() {}", "fn store4() {}"]).wgsl
+        for x in (1, True, 1.0)
+    ]  # fmt: skip
+    assert [next(line for line in text.splitlines() if "EMPTY =" in line) for text in texts] == [
+        "const EMPTY = 1u;", "const EMPTY = true;", "const EMPTY = 1.0f;",
+    ]  # fmt: skip
+
+
+def test_what_a_body_does_not_declare_is_refused_each_time() -> None:
+    for _ in range(2):
+        with pytest.raises(KernelError, match="consts missing"):
+            built(consts={"EXTRA": 1})
