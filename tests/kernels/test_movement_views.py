@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from tests.kernels.harness import check_node
+from tests.kernels.harness import check_node, device
 
 WIDTHS = ["float32", "float16", "int64", "int8", "bool"]
 RNG = np.random.default_rng(1)
@@ -111,6 +111,14 @@ def test_concat_of_many_and_of_one() -> None:
     check_node("Concat", many, {"axis": 1})
     check_node("Concat", many[:1], {"axis": 0})
     check_node("Concat", [many[0], many[0]], {"axis": -1})
+
+
+@pytest.mark.parametrize("dtype", ["float32", "float16", "int64", "uint8"])
+def test_concat_of_large_rows(dtype: str) -> None:
+    """On software adapters there is a kernel for each part."""
+    parts = [sample((2, 37, size), dtype) for size in (16, 224, 32)]
+    plan = check_node("Concat", parts, {"axis": 2}, symbolic=[0])
+    assert [s.kind for s in plan.steps] == ["dispatch"] * (3 if device().target.kind == "software" else 1)
 
 
 def test_concat_of_runs_is_copies() -> None:

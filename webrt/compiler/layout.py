@@ -215,7 +215,9 @@ class _Layout:
             params: dict[str, Dim | float] = {"channels": channels, "fours": D.ceildiv(channels, 4)}
             params["plane"] = D.prod(spatial)
             builder = Builder(self.lines.target, f"layout.{v.name}")
-            builder.map(out, _PADDED, reads={"x": v}, params=params, vec={"out": 4}, name="channels_last")
+            builder.map(
+                out, _PADDED, reads={"x": v}, params=params, fns=[_CHANNEL], vec={"out": 4}, name="channels_last"
+            )
             node = Node("ChannelsLast", "webrt", v.name, [v], [out], 1)
             self.out.append(Placed(node, "kernel", REASON, builder.steps))
             self.padded[v] = out
@@ -236,12 +238,15 @@ class _Layout:
         return Builder(self.lines.target, f"last.{node.output().name}")
 
 
-_PADDED = """let c = i % p.fours * 4u;
-let pixel = i / p.fours;
-let at = (pixel / p.plane * p.channels + c) * p.plane + pixel % p.plane;
-var v = vec4<f32>();
-for (var k = 0u; k < min(4u, p.channels - c); k++) { v[k] = load_x(at + k * p.plane); }
-return v;"""
+_PADDED = """let pixel = i / p.fours;
+let c = (i - pixel * p.fours) * 4u;
+let image = pixel / p.plane;
+let at = (image * p.channels + c) * p.plane + (pixel - image * p.plane);
+let more = p.channels - c;
+return vec4<f32>(load_x(at), channel(at, 1u, more), channel(at, 2u, more), channel(at, 3u, more));"""
+_CHANNEL = """fn channel(at: u32, k: u32, more: u32) -> f32 {
+  return select(0.0, load_x(at + min(k, more - 1u) * p.plane), k < more);
+}"""
 
 
 def _stored_reads(placed: Placed) -> list[Value]:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 from collections.abc import Iterable
 
 from webrt import dims as D
@@ -12,7 +11,7 @@ from webrt.compiler.lines import Lines
 from webrt.errors import UnsupportedOp, UnsupportedType
 from webrt.ir import Value
 from webrt.lowering import Builder
-from webrt.ops.concat import in_fours
+from webrt.ops.concat import in_fours, is_large
 from webrt.ops.outline import Outline, launch_outlines, needed, of_formula, of_node, stored
 from webrt.schemas import MS_DOMAIN
 
@@ -27,9 +26,6 @@ INJECTIVE = MOVES - {"Expand", "Tile", "Gather", "GatherND", "GatherElements", "
 """Those that load no element twice."""
 
 TYPES = frozenset({T.F32, T.F16, T.I32, T.U32, T.I64, T.U64, T.BOOL, T.I8, T.U8, T.I16, T.U16})
-APART = 1 << 14
-FREE = 32
-"""Elements from which on a concatenation that is faster by itself is worth a dispatch, and what a free size counts."""
 
 REACH = 6
 """Formulas between a line and a move that it might take in."""
@@ -90,8 +86,7 @@ class _Outlines:
         node = self._lines.placed[i].node
         if self._lines.target.kind != "software" or node.op != "Concat":
             return False
-        sizes = (d if isinstance(d, int) else FREE for d in node.output().known_shape)
-        return math.prod(sizes) >= APART and in_fours(node)
+        return is_large(node.output()) and in_fours(node)
 
     def making(self, i: int, v: Value) -> dict[Value, Outline]:
         """The outline of a value that line i makes and of tensors within the line that it takes, if there are any."""

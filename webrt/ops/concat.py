@@ -1,15 +1,22 @@
-"""Concat: copies where each input is one run of whole words, else one kernel that picks the input by position."""
+"""Concat: copies where each input is one run of whole words, else one kernel that picks the input by position, or on
+software adapters, where large inputs are rows of fours, one for each."""
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
 
 from webrt import dims as D
+from webrt import dtypes as T
 from webrt.dims import Dim
 from webrt.errors import InvalidModel, ShapeError
 from webrt.ir import Node, Value
-from webrt.lowering import Builder, Info, normalize_axis, op, static_product
+from webrt.lowering import Builder, Info, Variant, grid, normalize_axis, op, static_product
 from webrt.ops.view import aligned, bits_of, channels_to_last, copied, element_type, movable, unit, unit_type
+
+LARGE = 1 << 14
+FREE = 32
+"""Elements from which on a concatenation is large, and what a free size counts."""
 
 
 def _concat_shape(n: Node) -> list[Info]:
@@ -47,6 +54,10 @@ def join(b: Builder, out: Value, parts: Sequence[Value], axis: int, name: str = 
     if aligned(bits, *(r for _, r in kept)) and copied(runs, D.floordiv(D.mul(least, bits), 8)):
         _copy_runs(b, out, kept, runs or 1, row)
         return
+    fours = unit(bits, [r for _, r in kept]) * bits == 128
+    if b.target.kind == "software" and fours and is_large(out) and len(b.windows(out)) == 1:
+        _part_by_part(b, out, kept, row, name)
+        return
     room = b.target.limit("maxStorageBuffersPerShaderStage") - 1
     while len(kept) > room:
         kept = [_merged(b, kept[k : k + room], outer, name) for k in range(0, len(kept), room)]
@@ -74,6 +85,20 @@ def _merged(b: Builder, kept: Sequence[tuple[Value, Dim]], outer: Sequence[Dim],
     out = b.temp(element_type(kept[0][0]), (*outer, row))
     _pick(b, out, kept, name)
     return out, row
+
+
+def _part_by_part(b: Builder, out: Value, kept: Sequence[tuple[Value, Dim]], row: Dim, name: str) -> None:
+    """A launch for each part: a software adapter would load of all of them for each unit of the output."""
+    units = 128 // bits_of(out)
+    at: Dim = 0
+    for v, r in kept:
+        count = D.floordiv(v.elements, units)
+        b.launch(
+            Variant("concat_part", grid(count), vec={"x": 4, "out": 4}), reads={"x": v}, writes={"out": out},
+            params={"n": count, "own": D.floordiv(r, units), "row": D.floordiv(row, units), "at": at},
+            as_type={"x": T.U32, "out": T.U32}, name=name,
+        )  # fmt: skip
+        at = D.add(at, D.floordiv(r, units))
 
 
 def _pick(b: Builder, out: Value, kept: Sequence[tuple[Value, Dim]], name: str) -> None:
@@ -105,6 +130,11 @@ def _axis(n: Node) -> int:
     rank = n.output().rank
     axis = normalize_axis(n.attr("axis", 1), rank)
     return channels_to_last(range(rank)).index(axis) if n.channels_last else axis
+
+
+def is_large(v: Value) -> bool:
+    """Whether a concatenation is worth dispatches of its own, where they are faster."""
+    return math.prod(d if isinstance(d, int) else FREE for d in v.known_shape) >= LARGE
 
 
 def in_fours(n: Node) -> bool:
