@@ -143,7 +143,7 @@ class Text:
             yield f"let own_bias{j} = fours_w(begin{j} + weights - {four}u);"
             for s in range(size):
                 t = first + s
-                yield f"let four{t} = min(base + ({first}u + (other & {size - 1}u ^ {s}u)) * {f.across}u, outs - 1u);"
+                yield f"let four{t} = min(base + ({first}u + ((other & {size - 1}u) ^ {s}u)) * {f.across}u, outs - 1u);"
                 yield f"let bias{t} = {self._shared(f'own_bias{j}', s * f.across)};"
         yield from (f"var a{i}_{t} = bias{t};" for i in range(f.pixels) for t in range(f.vectors))
 
