@@ -38,3 +38,19 @@ def test_a_chain_of_all_kinds(player: Player) -> None:
         got = session.run({"x": x})["y"]
         np.testing.assert_allclose(got, oracle(model, {"x": x})[0], rtol=1e-3, atol=1e-4)
     assert session.release()["buffers"] == 0
+
+
+@pytest.mark.parametrize("outs", [4, 8, 24, 32])
+def test_quads_of_every_form(player: Player, outs: int) -> None:
+    """No kernel is refused, neither at the border of an image nor for products of pixels alone."""
+    constants = {"w": weights(outs, 8, 3, 3), "v": weights(outs, outs, 1, 1), "b": weights(outs)}
+    text = "t = Conv<pads=[1,1,1,1]>(x, w, b) s = Relu(t) y = Conv(s, v)"
+    model = parse(f"agraph (float[1,8,18,19] x) => (float[o,p,q,r] y) {{ {text} }}", constants)
+    plan = compile_model(model.SerializeToString())
+    said = player.check_kernels([k for k in plan.kernels if k.name == "conv_last"])
+    assert said and not [s for s in said if s["messages"]]
+    session = player.load(plan)
+    x = RNG.standard_normal((1, 8, 18, 19)).astype(np.float32)
+    np.testing.assert_allclose(session.run({"x": x})["y"], oracle(model, {"x": x})[0], rtol=1e-3, atol=1e-4)
+    assert not session.warned
+    session.release()
