@@ -11,7 +11,7 @@ import pytest
 from onnx import TensorProto, helper, numpy_helper, parser
 
 from webrt import dims as D
-from webrt.compiler import frontend
+from webrt.compiler import checker, frontend
 from webrt.compiler.compile import CompileOptions, compile_model
 from webrt.errors import ExternalDataError, InputError, InvalidModel, UnsupportedOp
 
@@ -71,9 +71,9 @@ def test_deprecated_operators_are_taken_and_the_rest_is_still_checked() -> None:
     text = """<ir_version: 8, opset_import: ["" : 18]>
       g (float[1,4,2,2] x, float[2] s, float[2] b) => (float[1,4,2,2] y)
       { z = Relu(x)  y = GroupNormalization<num_groups=2>(z, s, b) }"""
-    frontend.check(model(text))
+    checker.check(model(text))
     with pytest.raises(InvalidModel, match="foo"):
-        frontend.check(model(text.replace("Relu(x)", "Relu<foo=1>(x)")))
+        checker.check(model(text.replace("Relu(x)", "Relu<foo=1>(x)")))
 
 
 def test_nodes_in_any_order() -> None:

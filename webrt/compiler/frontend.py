@@ -3,12 +3,9 @@
 from __future__ import annotations
 
 import heapq
-import math
 import os
-import re
 from collections import Counter
-from collections.abc import Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any, TypeAlias
 
@@ -16,28 +13,21 @@ import numpy as np
 import onnx
 import onnx.checker
 import onnx.inliner
-from google.protobuf.message import DecodeError, EncodeError
+from google.protobuf.message import DecodeError
 
 from webrt import dims as D
-from webrt import known, schemas
+from webrt import known
 from webrt.bounds import Bounds, told
 from webrt.compiler import external, precheck, predict
+from webrt.compiler.checker import check
 from webrt.compiler.datafiles import DataFiles, Reader, model_bytes
+from webrt.compiler.tensors import read_constant, read_sparse, read_tensor
 from webrt.dims import Dim
 from webrt.dtypes import DType
-from webrt.errors import InputError, InvalidModel, ModelError, UnsupportedOp
+from webrt.errors import InputError, InvalidModel, ModelError
 from webrt.ir import Graph, Node, Value, constant, dtype_of, graphs_of
 
 Source: TypeAlias = str | os.PathLike[str] | bytes | bytearray | memoryview | onnx.ModelProto
-
-OLDEST_OPSET = 1
-NEWEST_OPSET = onnx.defs.onnx_opset_version()
-MAX_DENSE = 1 << 30
-"""Bytes that a sparse tensor may take with its zeros."""
-_DEPRECATED = "is deprecated in domain_version"
-_CONSTANT_ATTRIBUTES = {
-    "value_float": np.float32, "value_floats": np.float32, "value_int": np.int64, "value_ints": np.int64,
-}  # fmt: skip
 
 
 @told(ModelError, "reading the model")
@@ -69,67 +59,6 @@ def read_model(
         model, external_data if callable(external_data) else DataFiles(folder, external_data or {}), bounds
     )
     return model
-
-
-def check(model: onnx.ModelProto) -> None:
-    """onnx's checker, with the schemas of webrt.schemas. Raises InvalidModel or UnsupportedOp."""
-    schemas.register()
-    opsets = {o.domain or "": o.version for o in model.opset_import}
-    if not opsets:
-        raise InvalidModel("the model imports no opset; export it again")
-    version = opsets.get("", opsets.get("ai.onnx"))
-    if version is not None and not OLDEST_OPSET <= version <= NEWEST_OPSET:
-        raise InvalidModel(
-            f"the model's opset is {version}; webrt reads {OLDEST_OPSET} to {NEWEST_OPSET}: convert it with "
-            "onnx.version_converter"
-        )
-    try:
-        with _types_filled_in(model.graph):
-            _checked(model)
-    except (onnx.checker.ValidationError, EncodeError, ValueError, RuntimeError) as e:
-        message = str(e).strip().splitlines()[0]
-        missing = re.search(r"No Op registered for (\S+)", message)
-        if missing:
-            node = re.search(r"Bad node spec for node\. Name: (.*) OpType: ", str(e))
-            what = f"ONNX has no such operator at opset {version}: {message}"
-            raise UnsupportedOp(what, op=missing.group(1), node=node.group(1) if node else "") from e
-        raise InvalidModel(f"onnx's checker refuses the model: {message}") from e
-
-
-def _checked(model: onnx.ModelProto) -> None:
-    """The checker, without its refusal of deprecated operators (GroupNormalization at opset 18, Scatter from 11): other
-    runtimes take them. A model that has one is checked node by node; the loader checks names and order anyway."""
-    try:
-        onnx.checker.check_model(model)
-        return
-    except onnx.checker.ValidationError as e:
-        if _DEPRECATED not in str(e):
-            raise
-    context = onnx.checker.DEFAULT_CONTEXT.__class__()
-    context.ir_version = model.ir_version
-    context.opset_imports = {o.domain: o.version for o in model.opset_import}
-    for node in model.graph.node:
-        try:
-            onnx.checker.check_node(node, context)
-        except onnx.checker.ValidationError as e:
-            if _DEPRECATED not in str(e):
-                raise
-
-
-@contextmanager
-def _types_filled_in(graph: onnx.GraphProto) -> Iterator[None]:
-    """While it lasts, inputs and outputs that declare no type or no shape have one, which the checker insists on."""
-    filled = []
-    for info in [*graph.input, *graph.output]:
-        if info.type.WhichOneof("value") in (None, "tensor_type") and not info.type.tensor_type.HasField("shape"):
-            filled.append((info, onnx.TypeProto.FromString(info.type.SerializeToString())))
-            info.type.tensor_type.shape.SetInParent()
-            info.type.tensor_type.elem_type = info.type.tensor_type.elem_type or onnx.TensorProto.FLOAT
-    try:
-        yield
-    finally:
-        for info, declared in filled:
-            info.type.CopyFrom(declared)
 
 
 def load(model: onnx.ModelProto, known: Mapping[str, Any] | None = None) -> Graph:
@@ -317,51 +246,6 @@ def _sort(graph: onnx.GraphProto) -> None:
     copies = [onnx.NodeProto.FromString(n.SerializeToString()) for n in nodes]
     del graph.node[:]
     graph.node.extend(copies)
-
-
-def read_constant(proto: onnx.NodeProto) -> Value | None:
-    if len(proto.attribute) != 1 or len(proto.output) != 1:
-        raise InvalidModel("a Constant has one value and one output", node=proto.name, op="Constant")
-    attribute, name = proto.attribute[0], proto.output[0]
-    if attribute.name == "value":
-        return constant(name, read_tensor(attribute.t), dtype_of(attribute.t.data_type))
-    if attribute.name == "sparse_value":
-        return constant(name, read_sparse(attribute.sparse_tensor), dtype_of(attribute.sparse_tensor.values.data_type))
-    if attribute.name in _CONSTANT_ATTRIBUTES:
-        array = np.asarray(onnx.helper.get_attribute_value(attribute), dtype=_CONSTANT_ATTRIBUTES[attribute.name])
-        return constant(name, array, dtype_of(onnx.helper.np_dtype_to_tensor_dtype(array.dtype)))
-    if attribute.name in ("value_string", "value_strings"):
-        raw = onnx.helper.get_attribute_value(attribute)
-        array = np.asarray(
-            [x.decode() for x in raw] if isinstance(raw, Sequence) and not isinstance(raw, bytes) else raw.decode(),
-            dtype=object,
-        )
-        return constant(name, array, dtype_of(onnx.TensorProto.STRING))
-    return None
-
-
-def read_tensor(tensor: onnx.TensorProto) -> np.ndarray[Any, Any]:
-    try:
-        return onnx.numpy_helper.to_array(tensor)
-    except (ValueError, TypeError, KeyError, AttributeError) as e:
-        raise InvalidModel(f"tensor {tensor.name!r} is damaged: {e}") from e
-
-
-def read_sparse(sparse: onnx.SparseTensorProto) -> np.ndarray[Any, Any]:
-    values, indices = read_tensor(sparse.values), read_tensor(sparse.indices)
-    dims = tuple(sparse.dims)
-    if min(dims, default=0) < 0 or math.prod(dims) * values.itemsize > MAX_DENSE:
-        what = f"sparse tensor {sparse.values.name!r} is {list(dims)}"
-        raise InvalidModel(f"{what}: negative, or more than {MAX_DENSE} bytes")
-    out = np.zeros(dims, values.dtype)
-    try:
-        if indices.ndim == 1:
-            out.reshape(-1)[indices] = values
-        else:
-            out[tuple(indices.T)] = values
-    except (IndexError, ValueError) as e:
-        raise InvalidModel(f"sparse tensor {sparse.values.name!r} has indices outside its shape") from e
-    return out
 
 
 def _dim(d: onnx.TensorShapeProto.Dimension, fallback: str) -> Dim:

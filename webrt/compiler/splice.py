@@ -7,7 +7,8 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 
 import onnx
 
-from webrt.compiler.frontend import captures, read_constant, read_sparse, read_tensor
+from webrt.compiler.frontend import captures
+from webrt.compiler.tensors import read_constant, read_sparse, read_tensor
 from webrt.errors import InvalidModel
 from webrt.ir import Graph, Node, Value, constant, dtype_of, graphs_of, unique_names
 
