@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+import math
 from dataclasses import dataclass, field, replace
 
 from webrt import dims as D
 from webrt import dtypes as T
 from webrt.compiler.groups import grow, steps_of, stored
 from webrt.compiler.lines import Lines
-from webrt.compiler.rewrite import number
+from webrt.compiler.rewrite import known_ints, number
 from webrt.compiler.seen import Seen, through, trace
 from webrt.errors import UnsupportedOp, UnsupportedType
 from webrt.ir import Node, Value
@@ -22,13 +23,13 @@ from webrt.ops.view import View
 
 @dataclass
 class Pieces:
-    """Lines of one attention: `logits` = q · kᵀ, what is done with them, the second product. `cleared`: rows of NaN are
-    0. `lines` are all that it takes in."""
+    """Lines of one attention: `logits` = q · kᵀ, what is done with them, the second product. `empty`: what rows are of
+    which nothing is seen. `lines` are all that it takes in."""
 
     logits: Node
     members: list[int]
     product: Node
-    cleared: bool
+    empty: Empty
     lines: set[int] = field(default_factory=set)
 
 
@@ -47,7 +48,7 @@ def _pieces(lines: Lines, softmax: int) -> Pieces | None:
     x = node.input(0)
     if x.dtype not in T.FLOATS or normalize_axis(int(node.attr("axis")), x.rank) != x.rank - 1:
         return None
-    weights, cleared, taken = _cleared(lines, node, softmax)
+    weights, empty, taken = _cleared(lines, node, softmax)
     product = lines.only_reader(weights)
     if product is not None and product.op == "Cast" and product.output().dtype in T.FLOATS:
         weights = product.output()
@@ -62,20 +63,43 @@ def _pieces(lines: Lines, softmax: int) -> Pieces | None:
     if logits is None:
         return None
     taken |= {softmax, *members, lines.maker[logits.output()], lines.maker[product.output()]}
-    return Pieces(logits, members, product, cleared, taken)
+    return Pieces(logits, members, product, empty, taken)
 
 
-def _cleared(lines: Lines, softmax: Node, index: int) -> tuple[Value, bool, set[int]]:
-    """The weights that are used: the softmax, or Where(IsNaN(softmax), 0, softmax)."""
+def _cleared(lines: Lines, softmax: Node, index: int) -> tuple[Value, Empty, set[int]]:
+    """The weights that are used: the softmax, Where(IsNaN(softmax), 0, softmax), or 0 where a mask hides the row."""
     weights = softmax.output()
+    hidden = _hidden(lines, softmax)
+    if hidden:
+        return lines.placed[max(hidden)].node.output(), Empty.HIDDEN, hidden
     readers = {lines.placed[i].node.op: i for i in lines.readers.get(weights, ())}
     if set(readers) != {"IsNaN", "Where"} or weights in lines.kept or len(lines.readers[weights]) != 2:
-        return weights, False, set()
+        return weights, Empty.NAN, set()
     test, choice = (lines.placed[readers[op]].node for op in ("IsNaN", "Where"))
     fits = lines.only_reader(test.output()) is choice and lines.placed[readers["Where"]].how == "kernel"
     if fits and choice.inputs[::2] == [test.output(), weights] and number(choice.input(1)) == 0.0:
-        return choice.output(), True, set(readers.values())
-    return weights, False, set()
+        return choice.output(), Empty.ZERO, set(readers.values())
+    return weights, Empty.NAN, set()
+
+
+def _hidden(lines: Lines, softmax: Node) -> set[int]:
+    """The lines of Where(Equal(ReduceMax(mask), -inf), 0, softmax), as ONNX's Attention has it, where the mask is what
+    the softmax's input was added to, or is one number everywhere."""
+    choice = lines.only_reader(softmax.output())
+    if choice is None or choice.op != "Where" or choice.input(2) is not softmax.output():
+        return set()
+    test = lines.made_by(choice.input(0), "Equal")
+    most = lines.made_by(test.input(0), "ReduceMax") if test is not None else None
+    if test is None or most is None or lines.only_reader(most.output()) is not test:
+        return set()
+    mask, added = most.input(0), lines.made_by(softmax.input(0), "Add")
+    masks = lines.made_by(mask, "ConstantOfShape") is not None or (added is not None and mask in added.inputs)
+    axes = known_ints(most, 1, "axes")
+    last = axes is not None and [normalize_axis(a, mask.rank) for a in axes] == [mask.rank - 1]
+    fits = lines.only_reader(test.output()) is choice and bool(most.attr("keepdims", 1)) and last and masks
+    if not fits or number(choice.input(1)) != 0.0 or number(test.input(1)) != -math.inf:
+        return set()
+    return {lines.maker[n.output()] for n in (choice, test, most)}
 
 
 def _logits(lines: Lines, members: list[int], x: Value, softmax: int) -> Node | None:
@@ -108,8 +132,7 @@ def _rewrite(lines: Lines, pieces: Pieces) -> None:
             epilogue = epilogue_steps(steps_of(lines, pieces.members), pieces.logits.output())
         if q.scale * k.scale != 1.0:
             epilogue = epilogue.following("v * bitcast<f32>(p.alpha)", {"alpha": q.scale * k.scale})
-        empty = Empty.ZERO if pieces.cleared else Empty.NAN
-        attend(builder, Heads(q.x, q.view), Heads(k.x, k.view), Heads(v.x, v.view), out, epilogue, empty)
+        attend(builder, Heads(q.x, q.view), Heads(k.x, k.view), Heads(v.x, v.view), out, epilogue, pieces.empty)
     except (UnsupportedOp, UnsupportedType):
         return
     root = lines.placed[last].node

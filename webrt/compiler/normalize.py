@@ -165,9 +165,10 @@ def _is_foldable(node: Node) -> bool:
         return False
     if any(v is not None and (v.dtype is None or v.dtype == T.STRING) for v in node.outputs):
         return False
-    if all(v is None or v.contents is not None for v in node.outputs) and any(v.const is None for v in node.given()):
+    given = _operands(node)
+    if all(v is None or v.contents is not None for v in node.outputs) and any(v.const is None for v in given):
         return False
-    if any(_elements(v) is None for v in node.given()) or not _size_bounded(node):
+    if any(_elements(v) is None for v in given) or not _size_bounded(node):
         return False
     try:
         with guarded():
@@ -176,8 +177,15 @@ def _is_foldable(node: Node) -> bool:
         return False  # what is wrong with it is told where it is placed
 
 
-def _elements(value: Value) -> np.ndarray[Any, Any] | None:
-    """A constant's elements, or a value's that shape arithmetic tells, as numbers."""
+def _operands(node: Node) -> list[Value]:
+    """The inputs whose elements matter: of CastLike the first."""
+    return node.given()[:1] if node.op_type == "CastLike" else node.given()
+
+
+def _elements(value: Value, reader: Node | None = None) -> np.ndarray[Any, Any] | None:
+    """A constant's elements, or a value's that shape arithmetic tells, as numbers; any where the reader needs none."""
+    if reader is not None and value.dtype is not None and value not in _operands(reader):
+        return np.zeros((), onnx.helper.tensor_dtype_to_np_dtype(value.dtype.code))
     if value.const is not None or value.contents is None or value.dtype is None:
         return value.const
     known = all(isinstance(d, int) for d in value.contents.flat)
@@ -208,7 +216,7 @@ def _evaluate(node: Node, graph: Graph, room: int) -> list[np.ndarray[Any, Any]]
         return None
     try:
         results = host.evaluate(
-            node.to_proto(), opsets_of(node, graph), [None if v is None else _elements(v) for v in node.inputs]
+            node.to_proto(), opsets_of(node, graph), [None if v is None else _elements(v, node) for v in node.inputs]
         )
     except WebrtError:
         return None  # left in place: the run reports it, if it is ever reached

@@ -85,9 +85,17 @@ def _other_than(node: Node, neutral: float) -> Value | None:
     """The operand of x + 0, 1 · x and their like, of the result's shape; of Sub and Div only the second is neutral."""
     a, b = node.input(0), node.input(1)
     for kept, other in ((a, b), (b, a)) if node.op in ("Add", "Mul") else ((a, b),):
-        if number(other) == neutral and kept.shape is not None and kept.shape == node.output().shape:
+        if _everywhere(other) == neutral and kept.shape is not None and kept.shape == node.output().shape:
             return kept
     return None
+
+
+def _everywhere(v: Value) -> float | None:
+    """The number that all elements are, where that is known."""
+    fill = v.producer
+    if fill is None or fill.op != "ConstantOfShape":
+        return number(v)
+    return float(fill.attr("value").reshape(-1)[0]) if "value" in fill.attrs else 0.0
 
 
 def _moves_nothing(node: Node) -> bool:

@@ -95,6 +95,18 @@ attention(
     PIECES.replace("Softmax", "Softmax IsNaN Where"),
     f"t = MatMul(qh, kh) {CLEARED.replace('zero', 'one')}",
 )
+MASKED = f"{QKV}, float[2,1,S,T] mask, float[2,1,S,T] other"
+CAST = "low0 = CastLike(hidden, mask) none = CastLike(zero, p0)"
+UNSEEN = f"{SCALED} t = Add(s, mask) p0 = Softmax<axis=-1>(t) {CAST} most = ReduceMax(mask, last) "
+UNSEEN += "gone = Equal(most, low0) p = Where(gone, none, p0)"
+LEFT = PIECES.replace("Softmax", "Softmax ReduceMax Equal Where").replace("MatMul Softmax", "MatMul Mul Add Softmax")
+attention("fires", "Attention", UNSEEN, MASKED)
+attention("wrong axis", LEFT, UNSEEN.replace("last", "rows"), MASKED.replace("1,S,T", "1,T,T").replace("S,24", "T,24"))
+attention("wrong constant", LEFT, UNSEEN.replace("(hidden,", "(low,"), MASKED)
+attention("other operator", LEFT, UNSEEN.replace("ReduceMax(mask", "ReduceMax(other"), MASKED)
+OWN = "float[2,S,16] q, float[2,T,16] k, float[2,T,16] v{} => float[2,S,16] y {{ y = Attention<q_num_heads=2, "
+T.fires("fuse_attention", f"{OWN.format('')} kv_num_heads=2>(q, k, v) }}", "Attention", opset=23)
+T.fires("fuse_attention", f"{OWN.format(', float[S,T] m')} kv_num_heads=2>(q, k, v, m) }}", "Attention", opset=24)
 GROUPED = """ku = Unsqueeze(k, deep) st = Shape<start=2, end=3>(k) to = Concat<axis=0>(two, two, two, st, eight)
 ke = Expand(ku, to)
   kr = Reshape(ke, heads) vu = Unsqueeze(v, deep) ve = Expand(vu, to) vr = Reshape(ve, heads)

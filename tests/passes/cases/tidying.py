@@ -57,6 +57,15 @@ changed("Div", "other order", "n = Div(one, e)")
 changed("Mul", "wrong constant", "n = Mul(e, half)")
 changed("Add", "wrong constant", "n = Add(e, nan)")
 changed("Add", "other shape", "n = Add(e, ones)", "float[2,6] x => float[a,b,c] y")
+FILLED = "k = Shape(x) f = ConstantOfShape{}(k) n = Add(e, f)"
+N6 = "float[N,6] x => float[a,b] y"
+T.fires("remove_identities/Add", f"{N6} {{ e = Abs(x) {FILLED.format('')} y = Sign(n) }}", "Abs Sign")
+T.stays(
+    "remove_identities/Add",
+    "wrong constant",
+    f"{N6} {{ e = Abs(x) {FILLED.format('<value=float[1]{1}>')} y = Sign(n) }}",
+    "Abs Shape ConstantOfShape Add Sign",
+)
 changed("Expand", "other shape", "n = Expand(e, wide)", "float[2,6] x => float[a,b,c] y")
 changed("Tile", "other shape", "n = Tile(e, twice)")
 changed("Reshape", "other shape", "n = Reshape(e, deep)", "float[2,6] x => float[a,b,c] y")
@@ -155,6 +164,7 @@ T.fires(
     "Reshape",
 )
 T.fires("fold_constants", "float[2,6] x => float[a,b] y, float[6] e { e = Exp(row) y = Mul(x, e) }", "Mul")
+T.fires("fold_constants", f"{X} {{ e = CastLike(at, x) y = Mul(x, e) }}", "Mul")
 SIZE_OF = "n = Shape<start=1, end=2>(x) f = Cast<to=1>(n) r = Sqrt(f) y = Div(x, r)"
 T.fires("fold_constants", f"float[N,6] x => float[a,b] y {{ {SIZE_OF} }}", "Div")
 T.stays("fold_constants", "not constant", f"float[6,N] x => float[a,b] y {{ {SIZE_OF} }}", "Shape Cast Sqrt Div")
