@@ -7,7 +7,7 @@ end are the last ones once more, where they can be.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from dataclasses import dataclass
 
 from webrt.dtypes import DType
@@ -49,11 +49,13 @@ class QuadTile(Tile):
     def _shared(self, r: int) -> str:
         return (SWAPS[r % LANES] if self.swaps else f"quadBroadcast({{}}, {r % LANES}u)").format(f"own{r // LANES}")
 
-    def _terms(self, j: int, each: Sequence[str]) -> Iterator[str]:
+    def _vector(self, j: int) -> Iterator[str]:
+        return iter(())
+
+    def _product(self, r: int, j: int) -> str:
         if not self.floats:
-            yield from super()._terms(j, each)
-            return
-        yield from (f"c{r}_{j} = plus(c{r}_{j}, x{r}, {', '.join(each)});" for r in range(self.rows))
+            return super()._product(r, j)
+        return f"c{r}_{j} = plus(c{r}_{j}, x{r}, {', '.join(f'e{j}_{i}' for i in range(4))});"
 
     def _ends(self) -> Iterator[str]:
         yield " ".join(f"held_{name} = p.{name};" for name in self.held)

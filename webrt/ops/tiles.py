@@ -10,7 +10,7 @@ llvmpipe takes milliseconds a dispatch.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from dataclasses import dataclass
 from functools import lru_cache
 
@@ -102,32 +102,39 @@ class Tile:
         yield from self._rows_of_fours()
         yield from self._columns_of_fours()
         for j in range(self.vectors):
-            yield from self._terms(j, [f"e{j}_{i}" for i in range(4)])
+            yield from self._vector(j)
+            if not self._blocks:
+                yield from (self._product(r, j) for r in range(self.rows))
+        for block in range(self._blocks):
+            yield from self._block(block)
+        yield f"at += {'4u * a_line' if self.a.turned else f'{self.a.four}u'};"
 
-    def _terms(self, j: int, each: Sequence[str]) -> Iterator[str]:
-        """Adds four steps to a vector of all rows."""
+    def _vector(self, j: int) -> Iterator[str]:
+        """What the products with a vector of columns begin with."""
         if self.floats:
-            yield f"let e{j} = mat4x4<B>({', '.join(each)});"
-        for r in range(self.rows):
-            terms = (f"x{r}.{c} * {e}" for c, e in zip("xyzw", each))
-            yield f"c{r}_{j} += {f'e{j} * x{r}' if self.floats else ' + '.join(terms)};"
+            yield f"let e{j} = mat4x4<B>({', '.join(f'e{j}_{i}' for i in range(4))});"
+
+    def _product(self, r: int, j: int) -> str:
+        """Adds four steps to a vector of a row."""
+        terms = (f"x{r}.{c} * e{j}_{i}" for i, c in enumerate("xyzw"))
+        return f"c{r}_{j} += {f'e{j} * x{r}' if self.floats else ' + '.join(terms)};"
 
     def _rows_of_fours(self) -> Iterator[str]:
-        """x0, x1, …: four steps of each row."""
+        """x0, x1, …: four steps of each row; of blocks what is loaded of them."""
         if self.a.turned and not self._blocks:
-            steps = ", ".join(f"load_a(at + {i}u * a_line)" for i in range(4))
-            yield f"let x0 = vec4<A>({steps}); at += 4u * a_line;"
+            yield f"let x0 = vec4<A>({', '.join(f'load_a(at + {i}u * a_line)' for i in range(4))});"
             return
         yield from (f"let own{r} = load4_a(at + r{r});" for r in range(self.loads))
         if not self.a.turned:
             yield from (f"let x{r} = {self._shared(r)};" for r in range(self.rows))
-            yield f"at += {self.a.four}u;"
-            return
-        yield from (f"let y{q} = {self._shared(q)};" for q in range(4 * self._blocks))
-        for r in range(self.rows):
-            steps = ", ".join(f"y{r // 4 * 4 + i}.{'xyzw'[r % 4]}" for i in range(4))
-            yield f"let x{r} = vec4<A>({steps});"
-        yield "at += 4u * a_line;"
+
+    def _block(self, block: int) -> Iterator[str]:
+        """x of four rows, and at once their products: of all rows together SwiftShader would keep them in memory."""
+        rows = range(4 * block, 4 * block + 4)
+        yield from (f"let y{q} = {self._shared(q)};" for q in rows)
+        for r, c in zip(rows, "xyzw"):
+            yield f"let x{r} = vec4<A>({', '.join(f'y{q}.{c}' for q in rows)});"
+            yield from (self._product(r, j) for j in range(self.vectors))
 
     def _columns_of_fours(self) -> Iterator[str]:
         """e0_0, e0_1, …: of each vector of columns four steps."""
