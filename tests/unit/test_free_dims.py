@@ -119,3 +119,13 @@ def test_bounds_decide_a_branch_that_they_leave_one_outcome(bounds: tuple[int, i
                 )
             with pytest.raises(webrt.WebrtError, match="'m' has to be from"):
                 session.run(None, {"x": np.zeros((2, bounds[1] + 1), np.float32)})
+
+
+def test_inspect_shows_bounds(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    path = tmp_path / "net.onnx"
+    path.write_bytes(model().SerializeToString())
+    plan = tmp_path / "net.webrt"
+    assert main(["compile", str(path), "--dim", "n=1..512", "-o", str(plan), "--no-sandbox"]) == 0
+    for arguments in ([str(path), "--dim", "n=1..512"], [str(plan)]):
+        assert main(["inspect", *arguments]) == 0
+        assert "free dims\n  h, n (1 to 512)\n" in capsys.readouterr().out

@@ -48,6 +48,13 @@ def run(args: argparse.Namespace) -> int:
     return 0
 
 
+def _bounds(plan: Plan) -> dict[str, list[int]]:
+    """The lowest and the highest size of free dims that are held between two."""
+    given = plan.meta.get("bounds")
+    found = given.items() if isinstance(given, dict) else ()
+    return {str(name): pair for name, pair in found if isinstance(pair, list) and len(pair) == 2}
+
+
 def describe(plan: Plan, before: Counter[str] | None = None) -> dict[str, Any]:
     """The report on a plan, as JSON can write it; `before` counts the operators of the model as it was written."""
     every = list(walk(plan.steps))
@@ -61,6 +68,7 @@ def describe(plan: Plan, before: Counter[str] | None = None) -> dict[str, Any]:
         "known": {name: entry["text"] for name, entry in plan.meta.get("known", {}).items()},
         "overridable": plan.meta.get("overridable", []),
         "dims": sorted({d for v in plan.inputs for d in _sizes(plan, v) or () if isinstance(d, str)}),
+        "bounds": _bounds(plan),
         "operators": {"before": None if before is None else dict(before.most_common()), "after": _operators(plan)},
         "placement": [dict(p.__dict__) for p in plan.placement],
         "steps": dict(Counter(s.kind for s in every)),
@@ -129,7 +137,8 @@ def _lines(report: dict[str, Any]) -> Iterable[str]:
         yield f"\n{title}"
         yield from (f"  {v['name']}: {v['type']}{_shape(v['shape'])}{_fixed(report, v, title)}" for v in report[title])
     if report["dims"]:
-        yield f"\nfree dims\n  {', '.join(report['dims'])}"
+        bounds = {name: f" ({low} to {high})" for name, (low, high) in report["bounds"].items()}
+        yield f"\nfree dims\n  {', '.join(name + bounds.get(name, '') for name in report['dims'])}"
     yield from _operator_lines(report["operators"]["before"], report["operators"]["after"])
     yield from _pass_lines(report.get("passes", []))
     yield from _placement_lines(report["placement"])

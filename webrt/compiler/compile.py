@@ -208,6 +208,8 @@ def _back_half(graph: Graph, placed: list[Placed], options: CompileOptions, stru
         "structural": sorted(structural),
         "live_bytes": assigned.live,
     }
+    if graph.ranges:
+        meta["bounds"] = {name: [*graph.ranges[name]] for name in sorted(graph.ranges)}
     fixed = [v for v in graph.inputs if v.name in options.known_inputs]
     if fixed:
         meta["known"] = {
