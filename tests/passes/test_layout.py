@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 from tests.passes.harness import check, compiled, dispatches, ops, parse
-from webrt.plan import Plan
+from webrt.plan import Dispatch, Plan
 
 RNG = np.random.default_rng(5)
 IMAGES = ("float[2,8,9,11] x", "float[N,8,H,W] x")
@@ -159,3 +159,29 @@ def test_rank_3() -> None:
     body = "a = Conv<pads=[2,2],dilations=[2]>(x, w) b = Relu(a) y = MaxPool<kernel_shape=[2],strides=[2]>(b)"
     plan = check(parse(f"agraph (float[2,8,21] x) => (float[a1,b1,c1] y) {{ {body} }}", {"w": weights(12, 8, 5)}))
     assert ops(plan) == ["Transpose", "Relu", "MaxPool", "Transpose"]
+
+
+WEIGHTS = {
+    "w": RNG.standard_normal((6, 4)).astype(np.float32), "codes": RNG.integers(-99, 99, (6, 4, 3, 3)).astype(np.int8),
+    "scales": np.full(6, 0.01, np.float32), "zeros": np.full(6, 3, np.int8), "s": np.float32(0.05),
+    "z": np.uint8(120),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize(
+    ("body", "quantum"),
+    [
+        ('float[N,5,4] x) => (float[N,5,6] y) { y = Einsum<equation="bij,kj->bik">(x, w) }', 0.0),
+        (
+            """float[N,4,6,6] x) => (float[N,6,4,4] y) { q = QuantizeLinear(x, s, z)
+            r = QLinearConv(q, s, z, codes, scales, zeros, s, z) y = DequantizeLinear(r, s, z) }""",
+            0.05,
+        ),
+    ],
+)
+def test_no_run_moves_weights(body: str, quantum: float) -> None:
+    given = {k: v for k, v in WEIGHTS.items() if re.search(rf"\b{k}\b", body.split("{")[1])}
+    plan = check(parse(f"agraph ({body}", given), atol=quantum + 1e-5)
+    for step in plan.steps:
+        assert isinstance(step, Dispatch)
+        assert any(kind == "r" and place[0] != "c" for place, kind, _, _ in step.bindings)

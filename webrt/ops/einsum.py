@@ -6,6 +6,8 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
+import numpy as np
+
 from webrt import dims as D
 from webrt import dtypes as T
 from webrt.dims import Dim
@@ -198,6 +200,8 @@ def _arranged(b: Builder, v: Value, have: str, want: str, sizes: Mapping[str, Di
         if out is not None:
             b.alias(out, v)
         return v
+    if v.const is not None and out is None:
+        return b.constant(np.ascontiguousarray(v.const.transpose([have.index(c) for c in want])), v.dtype)
     target = out if out is not None else b.temp(kind(v), tuple(sizes[c] for c in want))
     step = dict(zip(have, strides([sizes[c] for c in have])))
     lines = ["var rest = i; var at = 0u;"]

@@ -27,9 +27,9 @@ def is_scalar(v: Value) -> bool:
 def centred(b: Builder, v: Value, zero: Value | None, at: str, params: Mapping[str, Dim] | None = None) -> Value:
     """v − zero as int32. `at` is the place of element i's zero point where there are several, over `params`."""
     require([v, zero], T.I8, T.U8)
-    if v.const is not None and (zero is None or (zero.const is not None and is_scalar(zero))):
-        offset = 0 if zero is None or zero.const is None else int(zero.const.reshape(-1)[0])
-        return b.constant(v.const.astype(np.int32) - np.int32(offset))
+    offsets = {0} if zero is None else set() if zero.const is None else set(zero.const.reshape(-1).tolist())
+    if v.const is not None and len(offsets) == 1:
+        return b.constant(v.const.astype(np.int32) - np.int32(offsets.pop()))
     out = b.temp(T.I32, v.known_shape)
     if zero is None:
         b.map(out, "return i32(load_v(i));", reads={"v": v}, name="centre")
