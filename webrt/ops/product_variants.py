@@ -19,8 +19,8 @@ from webrt.lowering import Groups, Operand, Variant, grid
 from webrt.ops.matrices import Matrices
 from webrt.ops.product_text import Lines, fetches_a, fetches_b, stores, tile_loads
 from webrt.ops.quad_tile import QuadTile, store_four
+from webrt.ops.quads import ACROSS, PLUS, held
 from webrt.ops.quads import LANES as QUAD
-from webrt.ops.quads import PLUS, held
 from webrt.ops.tiles import Tile
 from webrt.ops.vectors import Epilogue, can_load4, kind, vec_of
 
@@ -197,7 +197,8 @@ def _in_quads(o: Operands, tile: Tile, fours: Fours, ends: list[str]) -> tuple[T
     names, ends = held([*ends, *([store_four(kind(o.out), o.part)] if fours.out else [])])
     sizes = (tile.rows, tile.vectors, tile.lanes, tile.a, tile.b, tile.tail, tile.floats, tile.band)
     rolled = o.epilogue.long or bool(o.epilogue.use)
-    return QuadTile(*sizes, names, rolled, fours.out), [*ends, *([PLUS] if tile.floats else [])]
+    ends += [*([PLUS] if tile.floats else []), *([ACROSS] if tile.a.turned else [])]
+    return QuadTile(*sizes, names, rolled, fours.out), ends
 
 
 def _textures(o: Operands, form: Form) -> dict[str, str]:

@@ -26,14 +26,9 @@ class QuadTile(Tile):
     fours: bool = False
 
     @property
-    def swaps(self) -> bool:
-        """Whether lanes have rows; of a turned operand they have steps of several rows."""
-        return not self.a.turned
-
-    @property
     def clamped(self) -> bool:
-        """Whether no row or column past the end is computed."""
-        return self.swaps and self.fours
+        """Whether no row or column past the end is computed. Rows of a turned operand come four at a time."""
+        return self.fours and not self.a.turned
 
     def _columns(self) -> Iterator[str]:
         if not self.clamped:
@@ -46,8 +41,19 @@ class QuadTile(Tile):
     def _start(self, r: int) -> str:
         return f"(min(row + lane + {r * LANES}u, last_row) - row) * a_line" if self.clamped else super()._start(r)
 
+    def _own(self, r: int) -> str:
+        return f"across({super()._own(r)}, lane)" if self.a.turned else super()._own(r)
+
     def _shared(self, r: int) -> str:
-        return (SWAPS[r % LANES] if self.swaps else f"quadBroadcast({{}}, {r % LANES}u)").format(f"own{r // LANES}")
+        return SWAPS[r % LANES].format(f"own{r // LANES}")
+
+    def _one(self, r: int) -> str:
+        return f"y{r // LANES}[lane ^ {r % LANES}u]"
+
+    def _block(self, block: int) -> Iterator[str]:
+        for r in range(LANES * block, LANES * block + LANES):
+            yield f"let x{r} = {self._shared(r)};"
+            yield from (self._product(r, j) for j in range(self.vectors))
 
     def _vector(self, j: int) -> Iterator[str]:
         return iter(())
@@ -66,13 +72,13 @@ class QuadTile(Tile):
             yield f"let row_end = {'p.first_row + ' if self.band else ''}p.m;"
         if not self.rolled:
             for r in range(self.rows):
-                yield from self._stores(f"{r // LANES * LANES}u + (lane ^ {r % LANES}u)" if self.swaps else f"{r}u", r)
+                yield from self._stores(f"{r // LANES * LANES}u + (lane ^ {r % LANES}u)", r)
             return
         yield f"var sums: array<vec4<Out>, {self.rows * self.vectors}>;"
         for r in range(self.rows):
             yield from (f"sums[{r * self.vectors + j}] = c{r}_{j};" for j in range(self.vectors))
         yield f"for (var r = 0u; r < {self.rows}u; r++) {{"
-        yield from (*self._stores("(r ^ lane)" if self.swaps else "r", None), "}")
+        yield from (*self._stores("(r ^ lane)", None), "}")
 
     def _stores(self, row: str, r: int | None) -> Iterator[str]:
         """A row's; None: the one with number r."""

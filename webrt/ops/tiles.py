@@ -124,9 +124,17 @@ class Tile:
         if self.a.turned and not self._blocks:
             yield f"let x0 = vec4<A>({', '.join(f'load_a(at + {i}u * a_line)' for i in range(4))});"
             return
-        yield from (f"let own{r} = load4_a(at + r{r});" for r in range(self.loads))
+        yield from (f"let own{r} = {self._own(r)};" for r in range(self.loads))
         if not self.a.turned:
             yield from (f"let x{r} = {self._shared(r)};" for r in range(self.rows))
+
+    def _own(self, r: int) -> str:
+        """What is loaded from a place."""
+        return f"load4_a(at + r{r})"
+
+    def _one(self, r: int) -> str:
+        """A row's element of a step, of y0, y1, … that hold four rows' each."""
+        return f"y{r // 4}.{'xyzw'[r % 4]}"
 
     def _block(self, block: int) -> Iterator[str]:
         """x of four rows, and at once their products: of all rows together SwiftShader would keep them in memory."""
@@ -156,7 +164,7 @@ class Tile:
             yield "let x0 = load_a(at);"
         elif self.a.turned:
             yield from (f"let y{i} = load4_a(at + {i * self.a.four}u);" for i in range(self._blocks))
-            yield from (f"let x{r} = y{r // 4}.{'xyzw'[r % 4]};" for r in range(self.rows))
+            yield from (f"let x{r} = {self._one(r)};" for r in range(self.rows))
         else:
             yield from (f"let own{r} = load_a(at + r{r});" for r in range(self.loads))
             yield from (f"let x{r} = {self._shared(r)};" for r in range(self.rows))
