@@ -86,7 +86,7 @@ class Form:
 
 FORMS = (
     Form(4, 32, 8, "storage", subgroups(8, LLVMPIPE), least=8, worth=1 << 20),
-    Form(4, 32, 4, "sampled", subgroups(4, SOFTWARE), least=8, worth=1 << 21),
+    Form(4, 32, 4, "sampled", subgroups(4, SOFTWARE), least=8, worth=1 << 14),
     Form(4, 32, 0, "storage", LLVMPIPE, least=8, worth=1 << 20),
     Form(4, 32, 0, "sampled", SOFTWARE, least=8, worth=1 << 21),
     Form(4, 32, requires=SOFTWARE, group=8),
