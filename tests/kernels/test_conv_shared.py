@@ -29,12 +29,7 @@ def _named(form: S.Form | Q.Quad) -> str:
     return f"{form.pixels}x{form.vectors}" + (f"-{form.across}" if isinstance(form, Q.Quad) else "")
 
 
-LARGE = (Q.Quad(24, 1, 4), Q.Quad(16, 2, 2))
-"""What they have that smaller forms have not is more text of the same kind, which takes long to compile."""
-QUICK = [*S.FORMS, *(q for q in Q.QUADS if q not in LARGE)]
-
-
-@pytest.fixture(params=[*QUICK, *(pytest.param(q, marks=pytest.mark.long) for q in LARGE)], ids=_named)
+@pytest.fixture(params=[*S.FORMS, *Q.QUADS], ids=_named)
 def form(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> S.Form | Q.Quad:
     """The only form that there is; quads are a part of all subgroups."""
     made: S.Form | Q.Quad = request.param

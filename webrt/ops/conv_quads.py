@@ -65,18 +65,15 @@ class Quad:
         return tiles * (7 * self.pixels * self.vectors + 10 * loads)
 
 
-QUADS = (Quad(24, 1, 4), Quad(16, 2, 2), Quad(16, 1, 4), Quad(8, 3, 2), Quad(16, 1, 2), Quad(16, 1, 1))
-"""In order of preference. Tiles of more sums are slower: their text does not fit in what a core has for decoded
+QUADS = (Quad(16, 1, 4), Quad(8, 3, 2), Quad(16, 1, 2), Quad(16, 1, 1))
+"""Larger tiles gain a few hundredths and take twice as long to compile, or do not fit in what a core has for decoded
 instructions."""
-NEAR = 1.07
-"""How much slower than the best form a preferred one may be: each form is a pipeline of its own."""
 
 
 def quad(pixels: Dim, outs: int) -> Quad:
     """The form for an output of so many pixels and channels of a group."""
     known = pixels if isinstance(pixels, int) else 1 << 16
-    costs = {q: q.cost(known, outs) for q in QUADS}
-    return next(q for q, cost in costs.items() if cost <= NEAR * min(costs.values()))
+    return min(QUADS, key=lambda q: q.cost(known, outs))
 
 
 @dataclass(frozen=True)
