@@ -1,7 +1,7 @@
 """How a kernel reads its operands: on software adapters through textures, where loading an element costs a fraction.
 
-Mesa's lavapipe reads storage textures at a thirtieth of what a buffer costs it, SwiftShader sampled ones at half. On
-GPUs buffers are as good, and need no copy.
+Mesa's lavapipe reads storage textures at a thirtieth of what a buffer costs it, SwiftShader sampled ones, through a
+sampler, at half. On GPUs buffers are as good, and need no copy.
 """
 
 from __future__ import annotations
