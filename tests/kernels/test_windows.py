@@ -89,6 +89,75 @@ def test_range_and_expand() -> None:
     assert windows(check("Expand", [floats(1, 1001), np.array([700, 1001])], {}, (1,))) == 3
 
 
+def table(dtype: type, *shape: int) -> Array:
+    return RNG.integers(-100, 100, shape).astype(dtype)
+
+
+def places(size: int, *shape: int, dtype: type = np.int64) -> Array:
+    """Indices into an axis, negative ones too, the first and the last among them."""
+    found: Array = RNG.integers(-size, size, shape).astype(dtype)
+    found.flat[:4] = (-size, size - 1, -1, 0)[: found.size]
+    return found
+
+
+@pytest.mark.parametrize("constants", [(), (0,)], ids=["fed", "constant"])
+@pytest.mark.parametrize(
+    ("dtype", "shape"),
+    [(np.float32, (700, 512)), (np.float32, (701, 513)), (np.float16, (1500, 512)), (np.float16, (1501, 511)),
+     (np.int64, (300, 601)), (np.uint8, (2500, 511)), (np.int32, (3, 100_003))],
+)  # fmt: skip
+def test_gather_of_a_table(dtype: type, shape: tuple[int, int], constants: tuple[int, ...]) -> None:
+    wide = shape[0] == 3
+    indices = places(shape[0], *((2,) if wide else (2, 5)), dtype=np.int32 if wide else np.int64)
+    assert windows(check("Gather", [table(dtype, *shape), indices], {}, constants)) == 2
+
+
+def test_gather_along_another_axis_and_of_one_row() -> None:
+    assert windows(check("Gather", [table(np.float32, 2, 700, 300), places(700, 9)], {"axis": 1})) == 2
+    assert windows(check("Gather", [table(np.float16, 600, 1001), np.array(-2)], {}, (1,))) == 2
+
+
+def test_gather_of_as_many_indices_as_a_run_brings() -> None:
+    model, feeds = node_model("Gather", [table(np.float32, 700, 512), places(700, 2, 3)], symbolic={1}, constants=(0,))
+    plan = load(dump(compile_model(model, CompileOptions(target=LOW))))
+    assert not plan.host_steps and windows(plan) == 2
+    with Session(plan, device()) as session:
+        for indices in (feeds["x1"], places(700, 1, 17), places(700, 7, 1), np.zeros((0, 4), np.int64)):
+            feeds["x1"] = indices
+            np.testing.assert_array_equal(session.run(None, feeds)[0], oracle(model, feeds)[0])
+
+
+def test_gather_of_indices_out_of_range_reads_the_last_row() -> None:
+    x, indices = table(np.float32, 700, 512), np.array([700, -701, 5, 1 << 40])
+    with Session(low_plan("Gather", [x, indices], {}, (0,)), device()) as session:
+        np.testing.assert_array_equal(session.run(None, {"x1": indices})[0], x[[699, 699, 5, 699]])
+
+
+@pytest.mark.parametrize("dtype", [np.float32, np.float16])
+def test_gather_to_a_result_larger_than_a_binding(dtype: type) -> None:
+    assert windows(check("Gather", [table(dtype, 1001, 601), places(1001, 1300)], {}, (0,))) >= 4
+
+
+def test_gather_nd_and_gather_elements() -> None:
+    pairs = np.stack([places(600, 40), places(5, 40)], 1)
+    assert windows(check("GatherND", [table(np.float32, 600, 5, 101), pairs], {})) == 2
+    assert windows(check("GatherElements", [table(np.float16, 900, 701), places(900, 6, 701)], {})) == 2
+    assert windows(check("GatherElements", [table(np.int64, 300, 600), places(600, 300, 3)], {"axis": 1})) == 2
+
+
+def test_a_gathered_row_and_what_is_computed_of_it() -> None:
+    """Formulas after a lookup in windows stay kernels of their own: none takes the lookup in."""
+    nodes = [helper.make_node("Gather", ["w", "i"], ["a"]), helper.make_node("Add", ["a", "a"], ["y"])]
+    w, i = table(np.float32, 700, 512), places(700, 6)
+    infos = [helper.make_tensor_value_info("i", 7, [6])], [helper.make_tensor_value_info("y", 1, [6, 512])]
+    graph = helper.make_graph(nodes, "g", *infos, [numpy_helper.from_array(w, "w")])
+    model = helper.make_model(graph, opset_imports=[helper.make_opsetid("", 20)], ir_version=10)
+    plan = compile_model(model, CompileOptions(target=LOW))
+    assert not plan.host_steps and windows(plan) == 2
+    with Session(plan, device()) as session:
+        np.testing.assert_array_equal(session.run(None, {"i": i})[0], 2 * w[i])
+
+
 def test_other_nodes_are_declined_with_both_numbers() -> None:
     x = floats(600, 600)
     model, feeds = node_model("Transpose", [x])

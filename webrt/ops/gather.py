@@ -10,9 +10,9 @@ from webrt import dtypes as T
 from webrt.dims import Dim
 from webrt.errors import InvalidModel, NotConstant, ShapeError
 from webrt.ir import Node, Value
-from webrt.lowering import Builder, Info, Shape, normalize_axis, op, require, strides
+from webrt.lowering import Builder, Info, Shape, Window, normalize_axis, op, require, strides
 from webrt.ops.indices import check_indices, check_others, index_fns, known_index
-from webrt.ops.view import RAW, View, bits_of, coordinates, move, unit, unit_type
+from webrt.ops.view import View, bits_of, coordinates, move, unit, unit_type
 
 
 def _gather_shape(n: Node) -> list[Info]:
@@ -39,18 +39,38 @@ def _gather_nd_shape(n: Node) -> list[Info]:
     return [(n.input(0).dtype, (*indices[:-1], *shape[batch + length :]))]
 
 
+def pick(
+    b: Builder, out: Value, x: Value, indices: Value, text: str, params: dict[str, Dim | float], name: str,
+    width: int = 1,
+) -> None:  # fmt: skip
+    """out[i] = x[place] in units of `width` elements; `text` sets `place`, which is inside x, from `i`.
+
+    Of an x that is larger than a binding each launch sees a window: it writes the elements that lie there, and the
+    others keep what they have. The windows make up x, so that each element is written once."""
+    kind, vec = unit_type(bits_of(x) * width)
+    read = "x[{}]" if vec == 4 else "load_x({})"
+    kept = f"{'out[{}]' if vec == 4 else 'load_out({})'}".format("i" if len(b.windows(out)) == 1 else "at")
+    for part in b.windows(x):
+        words, taken = params, f"return {read.format('place')};"
+        if isinstance(part, Window):
+            first, held = (at * 8 // (kind.bits * vec) for at in (part.offset, part.size))
+            words = {**params, "x_first": first, "x_count": held}
+            taken = f"if (place - p.x_first >= p.x_count) {{ return {kept}; }}\n"
+            taken += f"return {read.format('place - p.x_first')};"
+        b.map(
+            out, f"{text}\n{taken}", reads={"x": part, "indices": indices}, params=words,
+            fns=index_fns("indices", indices), as_type={"x": kind, "out": kind}, vec={"x": vec, "out": vec}, name=name,
+        )  # fmt: skip
+
+
 def lookup(
     b: Builder, out: Value, x: Value, indices: Value, inner: Dim, text: str, params: dict[str, Dim | float], name: str
 ) -> None:
     """out[t·inner + j] = x[row(t)·inner + j]; `text` sets `row` from `t`."""
-    k = unit(bits_of(x), (inner,))
-    kind, vec = unit_type(bits_of(x) * k)
-    read = "x[row * p.inner + j]" if vec == 4 else "load_x(row * p.inner + j)"
-    b.map(
-        out, f"let t = i / p.inner;\nlet j = i % p.inner;\n{text}\nreturn {read};",
-        reads={"x": x, "indices": indices}, params={"inner": D.floordiv(inner, k), **params},
-        fns=index_fns("indices", indices), as_type={"x": kind, "out": kind}, vec={"x": vec, "out": vec}, name=name,
-    )  # fmt: skip
+    width = unit(bits_of(x), (inner,))
+    words: dict[str, Dim | float] = {"inner": D.floordiv(inner, width), **params}
+    place = f"let t = i / p.inner;\nlet j = i % p.inner;\n{text}\nlet place = row * p.inner + j;"
+    pick(b, out, x, indices, place, words, name, width)
 
 
 @op("Gather", shape=_gather_shape)
@@ -60,7 +80,7 @@ def gather(n: Node, b: Builder) -> None:
     require([indices], T.I32, T.I64)
     check_indices(b, indices, shape[axis], axis)
     known = known_index(indices, shape[axis])
-    if known is not None:
+    if known is not None and len(b.windows(x)) == 1:
         move(b, n.output(), x, View.of(shape).cut(axis, known, 1), "gather")
         return
     text = "let row = (t / p.count) * p.size + index_indices(t % p.count, p.size);"
@@ -97,8 +117,5 @@ def gather_elements(n: Node, b: Builder) -> None:
     text, params = coordinates(indices.known_shape)
     params |= {f"s{a}": s for a, s in enumerate(strides(x.known_shape))} | {"size": x.known_shape[axis]}
     terms = [f"{'index_indices(i, p.size)' if a == axis else f'c{a}'} * p.s{a}" for a in range(x.rank)]
-    kind = RAW[bits_of(x)]
-    b.map(
-        n.output(), f"{text}return load_x({' + '.join(terms)});", reads={"x": x, "indices": indices}, params=params,
-        fns=index_fns("indices", indices), as_type={"x": kind, "out": kind}, name="gather_elements",
-    )  # fmt: skip
+    place = f"{text}let place = {' + '.join(terms)};"
+    pick(b, n.output(), x, indices, place, params, "gather_elements")
