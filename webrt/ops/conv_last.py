@@ -189,12 +189,10 @@ def _variants(s: _Tiles, band: Band, fns: Sequence[str], c: _Sum, epilogue: Epil
     variants = through_textures(variant, names)
     by_four = whole and not c.spread
     text = Text(c.form, s.block, by_four, c.point, c.outside, c.fours == 1, band.names, epilogue)
-    quads = [by_quads(variant, names, band.pixel_count, s.groups, s.outs, text)]
-    if "divide" in epilogue.use:  # SwiftShader takes minutes to compile quantizations in a tile of quads
-        quads = []
+    quads = by_quads(variant, names, band.pixel_count, s.groups, s.outs, text)
     if c.taps > 1 and s.block == BLOCK:
-        return (*shared(variant, names, band.pixel_count, s.groups, s.outs, band.names), *quads, *variants)
-    return (*quads, *variants)
+        return (*shared(variant, names, band.pixel_count, s.groups, s.outs, band.names), quads, *variants)
+    return (quads, *variants)
 
 
 def with_fours(b: Builder, x: Value) -> Value:

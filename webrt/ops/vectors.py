@@ -16,6 +16,8 @@ from webrt.lowering import Builder, Operand
 
 LONG = 600
 """Characters of formulas."""
+HUGE = 4 * LONG
+"""Characters of formulas of which four copies take SwiftShader minutes to compile in the text of a large kernel."""
 
 
 @dataclass(frozen=True)
@@ -84,14 +86,14 @@ def through(epilogue: Epilogue, element: str, lanes: int = 1) -> tuple[str, list
 def lane_by_lane(name: str, lane: str, epilogue: Epilogue, fours: Sequence[str] = (), by_fours: bool = False) -> str:
     """`fn <name>(v: vec4<Out>, i: u32) -> vec4<Out>` that calls `lane` for elements i … i+3, with those of the operands
     `fours` as more arguments. Long formulas stand in the text once: a pipeline takes as long to make as all copies of
-    them together. `by_fours`: for elements 4 · four … of its argument `four`, and without a loop."""
+    them together. `by_fours`: for elements 4 · four … of its argument `four`, and in a loop only where they are huge."""
     head = f"fn {name}(v: vec4<Out>, {'four' if by_fours else 'i'}: u32) -> vec4<Out> {{"
     if epilogue == IDENTITY:
         return f"{head} return v; }}"
     loads = " ".join(f"var at_{k} = fours_{k}({'four' if by_fours else 'i >> 2u'});" for k in fours)
     if by_fours:
         loads = f"let i = 4u * four; {loads}"
-    if by_fours or not epilogue.long:
+    if len(epilogue.fn) <= (HUGE if by_fours else LONG):
         lanes = (
             f"{lane}({', '.join([f'v.{c}', f'i + {k}u', *(f'at_{four}.{c}' for four in fours)])})"
             for k, c in enumerate("xyzw")
