@@ -86,7 +86,7 @@ def through(epilogue: Epilogue, element: str, lanes: int = 1) -> tuple[str, list
 def lane_by_lane(name: str, lane: str, epilogue: Epilogue, fours: Sequence[str] = (), by_fours: bool = False) -> str:
     """`fn <name>(v: vec4<Out>, i: u32) -> vec4<Out>` that calls `lane` for elements i … i+3, with those of the operands
     `fours` as more arguments. Long formulas stand in the text once: a pipeline takes as long to make as all copies of
-    them together. `by_fours`: for elements 4 · four … of its argument `four`, and in a loop only where they are huge."""
+    them together. `by_fours`: for elements 4 · four … of its argument `four`, in a loop only where they are huge."""
     head = f"fn {name}(v: vec4<Out>, {'four' if by_fours else 'i'}: u32) -> vec4<Out> {{"
     if epilogue == IDENTITY:
         return f"{head} return v; }}"
