@@ -191,7 +191,8 @@ def test_offsets_of_external_data_that_are_no_numbers(text: str) -> None:
         ({"known_inputs": {"x": np.ones((2, 5), np.float32)}}, "input 'x' is .*, \\[2, 5\\] was given"),
         ({"known_inputs": {"x": np.ones(4, np.float32)}}, "input 'x' is .*, \\[4\\] was given"),
         ({"known_inputs": {"x": np.array([True])}}, "input 'x' is float32, bool was given"),
-        ({"seconds": -1.0}, "out of time"),
+        ({"seconds": -1.0}, "may take a number of seconds, not -1.0"),
+        ({"seconds": 1e-9}, "out of time"),
     ],
 )
 def test_options_that_contradict_the_model(options: dict[str, Any], expected: str) -> None:

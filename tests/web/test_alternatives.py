@@ -49,14 +49,14 @@ def test_warnings_go_where_the_caller_says(player: Player, warnings: list[str]) 
 def test_errors_only_by_the_severity_of_the_session(
     player: Player, files: Path, base_url: str, warnings: list[str]
 ) -> None:
-    (files / "refused.webrt").write_bytes(dump(refused_plan([1])))
+    (files / "severity.webrt").write_bytes(dump(refused_plan([1])))
     for severity, logged in ((3, 0), (2, 1)):
         player.page.evaluate(
             """async ([url, logSeverityLevel]) => {
               const { InferenceSession } = await import("/web/webrt.js");
               await (await InferenceSession.create(url, { logSeverityLevel })).release();
             }""",
-            [f"{base_url}refused.webrt", severity],
+            [f"{base_url}severity.webrt", severity],
         )
         assert len([w for w in warnings if "is left out" in w]) == logged
 
