@@ -1,5 +1,5 @@
 //! bindings x w bias * out:w
-//! params images groups blocks outer columns image_size out_channels taps links hop width step out_width *
+//! params images groups blocks first_block outer columns image_size out_channels taps links hop width step out_width *
 //! consts ALONG_ROW
 //! fns outer_source inner_source load4_w load4_bias epilogue
 //! use index
@@ -8,7 +8,8 @@
 // in registers, the pixels `columns` apart so that neighbouring invocations read and write neighbours.
 // A tap is a chain of `links` products, four in an expression: its channels, `hop` elements apart, or where there are
 // few channels the kernel's elements along the row (ALONG_ROW), `hop` apart too; then each channel is a tap of its own.
-// w is [group, block of 8 output channels, tap, link, 8], links padded with zeros to a multiple of 4.
+// w is [group, block of 8 output channels, tap, link, 8], links padded with zeros to a multiple of 4;
+// of one group there may be `blocks` from first_block on.
 // outer_source(o, tap) is where the input's row for output row o starts in its image, negative in the padding;
 // inner_source(column, tap) is the position in that row for an output column; that of the next pixel is `step` further.
 
@@ -46,9 +47,10 @@ fn main(@builtin(workgroup_id) group: vec3<u32>, @builtin(num_workgroups) groups
   let image = tile / p.blocks;
   if (image >= p.images) { return; }
   let packed = image % p.groups * p.blocks + block;
+  let biased = packed + p.first_block;
   let links = (p.links + 3u) & ~3u;
-  let bias_low = load4_bias(packed * 8u);
-  let bias_high = load4_bias(packed * 8u + 4u);
+  let bias_low = load4_bias(biased * 8u);
+  let bias_high = load4_bias(biased * 8u + 4u);
   var c0 = vec4<Out>(bias_low.x); var d0 = c0;
   var c1 = vec4<Out>(bias_low.y); var d1 = c1;
   var c2 = vec4<Out>(bias_low.z); var d2 = c2;
@@ -91,9 +93,10 @@ fn main(@builtin(workgroup_id) group: vec3<u32>, @builtin(num_workgroups) groups
     }
   }
   var results = array<vec4<Out>, 16>(c0, d0, c1, d1, c2, d2, c3, d3, c4, d4, c5, d5, c6, d6, c7, d7);
-  let last = min(8u, p.out_channels - block * 8u);
+  let first_out = (p.first_block + block) * 8u;
+  let last = min(8u, p.out_channels - first_out);
   for (var i = 0u; i < 2u * last; i++) {
-    let out_channel = image * p.out_channels + block * 8u + (i >> 1u);
+    let out_channel = image * p.out_channels + first_out + (i >> 1u);
     let start = (out_channel * p.outer + row) * p.out_width;
     let first = column + (i & 1u) * 4u * p.columns;
     let v = results[i];

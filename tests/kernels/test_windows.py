@@ -158,6 +158,40 @@ def test_a_gathered_row_and_what_is_computed_of_it() -> None:
         np.testing.assert_array_equal(session.run(None, {"i": i})[0], 2 * w[i])
 
 
+@pytest.mark.parametrize(
+    ("weights", "spatial"),
+    [((260, 120, 3, 3), (5, 6)), ((1100, 300, 1, 1), (3, 4)), ((1100, 300, 1, 1), (1, 1)), ((130, 1000, 3), (9,)),
+     ((1001, 3, 11, 11), (8, 7))],
+)  # fmt: skip
+def test_convolutions_of_large_weights(weights: tuple[int, ...], spatial: tuple[int, ...]) -> None:
+    inputs = [floats(2, weights[1], *spatial), floats(*weights) / 16, floats(weights[0])]
+    pads = [(k - 1) // 2 for k in weights[2:]] * 2
+    assert windows(check("Conv", inputs, {"pads": pads}, (1, 2))) == 2
+
+
+def test_a_convolution_of_large_weights_and_what_is_added_to_it() -> None:
+    """Each window's launch reads the operand of the formula that it takes in at the places of its own channels."""
+    nodes = [
+        helper.make_node("Conv", ["x", "w"], ["a"], pads=[1, 1, 1, 1]),
+        helper.make_node("Add", ["a", "r"], ["b"]),
+        helper.make_node("Relu", ["b"], ["y"]),
+    ]
+    feeds = {"x": floats(2, 120, 5, 6), "r": floats(2, 260, 5, 6)}
+    infos = [helper.make_tensor_value_info(k, 1, v.shape) for k, v in feeds.items()]
+    w = numpy_helper.from_array(floats(260, 120, 3, 3) / 16, "w")
+    graph = helper.make_graph(nodes, "g", infos, [helper.make_tensor_value_info("y", 1, [2, 260, 5, 6])], [w])
+    model = helper.make_model(graph, opset_imports=[helper.make_opsetid("", 20)], ir_version=10)
+    plan = compile_model(model, CompileOptions(target=LOW))
+    assert not plan.host_steps and windows(plan) == len(plan.steps) == 2
+    with Session(plan, device()) as session:
+        close(session.run(None, feeds)[0], oracle(model, feeds)[0], atol=1e-3)
+
+
+def test_transposed_convolution_of_large_weights() -> None:
+    inputs = [floats(1, 200, 4, 5), floats(200, 170, 3, 3) / 16]
+    assert windows(check("ConvTranspose", inputs, {"strides": [2, 2]}, (1,))) == 2
+
+
 def test_other_nodes_are_declined_with_both_numbers() -> None:
     x = floats(600, 600)
     model, feeds = node_model("Transpose", [x])

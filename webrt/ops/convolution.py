@@ -2,14 +2,25 @@
 
 from __future__ import annotations
 
+import math
+from collections.abc import Iterator
 from dataclasses import dataclass, replace
 
 from webrt import dims as D
 from webrt.dims import Dim
 from webrt.errors import UnsupportedOp
 from webrt.ir import Value
-from webrt.lowering import MAX_ITERATIONS, Builder, Variant, grid
-from webrt.ops.conv_weights import BLOCK, LINKS, along_row, by_channel, packed_bias, packed_weights, static_sizes
+from webrt.lowering import MAX_ITERATIONS, Builder, Operand, Variant, Window, grid
+from webrt.ops.conv_weights import (
+    BLOCK,
+    LINKS,
+    Packing,
+    along_row,
+    by_channel,
+    packed_bias,
+    packed_weights,
+    static_sizes,
+)
 from webrt.ops.depthwise import depthwise
 from webrt.ops.product import Product, product, product_transposed
 from webrt.ops.taps import tap_functions, tap_params
@@ -60,7 +71,8 @@ def convolve(b: Builder, c: Convolution) -> None:
     if len(c.axes) > 3:
         raise UnsupportedOp(f"a convolution over {len(c.axes)} axes")
     pointwise = all(a.kernel == 1 and a.stride == 1 and a.before == 0 and a.after == 0 for a in c.axes)
-    if pointwise and c.groups == 1 and not c.transposed:
+    bound = c.plane == 1 or len(b.windows(c.w)) == 1
+    if pointwise and c.groups == 1 and not c.transposed and bound:
         _pointwise(b, c)
     elif c.channels == 1 and c.groups > 1 and not c.transposed and c.out_channels < BLOCK:
         bias = packed_bias(b, c.bias, kind(c.x), c.groups, c.out_channels, block=1)
@@ -98,26 +110,41 @@ def _tiles(b: Builder, c: Convolution) -> None:
     bias = packed_bias(b, c.bias, kind(c.x), c.groups, pack.outs)
     images = D.mul(c.images, c.groups)
     params: dict[str, Dim | float] = {
-        "images": images, "groups": c.groups, "blocks": pack.blocks, "outer": rows, "columns": columns,
+        "images": images, "groups": c.groups, "outer": rows, "columns": columns,
         "image_size": D.mul(c.plane, c.channels), "out_channels": pack.outs, "taps": pack.taps, "links": pack.links,
         "hop": last.dilation if in_row else c.plane, "width": last.size,
         "step": across if c.transposed else D.mul(across, last.stride), "out_width": last.out,
     }  # fmt: skip
     loads = [load4("w", kind(weights), True), load4("bias", kind(bias), True)]
-    variant = Variant(
-        "conv_tile",
-        grid(D.prod((images, pack.blocks, rows, columns))),
-        consts={"ALONG_ROW": in_row},
-        fns=[*tap_functions(len(axes), c.transposed), *loads, c.epilogue.fn],
-        use=c.epilogue.use,
-        vec=vec_of(w=(kind(weights), True), bias=(kind(bias), True)),
-    )
     out = through_temp(b, c.out)
-    reads = {"x": c.x, "w": weights, "bias": bias, **c.epilogue.reads}
-    name = "conv_transpose" if c.transposed else "conv_tile"
     words = {**params, **tap_params(axes), **c.epilogue.params}
-    b.launch(variant, reads=reads, writes={"out": out}, params=words, name=name)
-    finish(b, out, c.out, name)
+    for part, first, blocks in _blocks(b, weights, pack):
+        variant = Variant(
+            "conv_tile",
+            grid(D.prod((images, blocks, rows, columns))),
+            consts={"ALONG_ROW": in_row},
+            fns=[*tap_functions(len(axes), c.transposed), *loads, c.epilogue.fn],
+            use=c.epilogue.use,
+            vec=vec_of(w=(kind(weights), True), bias=(kind(bias), True)),
+        )
+        b.launch(
+            variant, reads={"x": c.x, "w": part, "bias": bias, **c.epilogue.reads}, writes={"out": out},
+            params={**words, "blocks": blocks, "first_block": first},
+            name="conv_transpose" if c.transposed else "conv_tile",
+        )  # fmt: skip
+    finish(b, out, c.out, "conv_transpose" if c.transposed else "conv_tile")
+
+
+def _blocks(b: Builder, weights: Value, pack: Packing) -> Iterator[tuple[Operand, int, int]]:
+    """What is bound of packed weights, its first block of output channels and how many it has: one of all, or windows
+    of weights that are larger than a binding, as far as they are of one group."""
+    size = kind(weights).nbytes(math.prod(pack.shape[2:]))
+    for part in b.windows(weights, math.prod(pack.shape[2:])) if pack.groups == 1 else [weights]:
+        if isinstance(part, Window):
+            first = part.offset // size
+            yield part, first, min(pack.blocks - first, part.size // size)
+        else:
+            yield part, 0, pack.blocks
 
 
 def _padded(links: int) -> int:
