@@ -84,6 +84,24 @@ def test_weights_larger_than_a_binding(
     check(player, served(plan, files, base_url), plan, feeds, {"y0": oracle(model, feeds)[0]})
 
 
+@pytest.mark.parametrize("dtype", [np.float32, np.int64, np.uint8])
+def test_a_table_larger_than_a_binding(dtype: type, player: Player, files: Path, base_url: str) -> None:
+    rng = np.random.default_rng(6)
+    table = rng.integers(0, 100, (2100, 511)).astype(dtype)[: 4200 // np.dtype(dtype).itemsize]
+    indices = np.append(rng.integers(-len(table), len(table), 11), -1)
+    model, feeds = node_model("Gather", [table, indices], {}, constants=(0,))
+    plan = compile_model(model, CompileOptions(target=LOW))
+    check(player, served(plan, files, base_url), plan, feeds, {"y0": oracle(model, feeds)[0]})
+
+
+def test_a_convolution_of_weights_larger_than_a_binding(player: Player, files: Path, base_url: str) -> None:
+    rng = np.random.default_rng(7)
+    inputs = [rng.standard_normal(s).astype(np.float32) / 8 for s in ((1, 120, 5, 6), (260, 120, 3, 3), (260,))]
+    model, feeds = node_model("Conv", inputs, {"pads": [1, 1, 1, 1]}, constants=(1, 2))
+    plan = compile_model(model, CompileOptions(target=LOW))
+    check(player, served(plan, files, base_url), plan, feeds, {"y0": oracle(model, feeds)[0]})
+
+
 def test_a_plan_for_a_smaller_device_keeps_to_its_limits(player: Player, files: Path, base_url: str) -> None:
     model, _ = node_model("Relu", [np.zeros((4, 4), np.float32)], symbolic=True)
     session = player.load(served(compile_model(model, CompileOptions(target=LOW)), files, base_url))
