@@ -16,6 +16,7 @@ from webrt.host import CpuProvider
 from webrt.plan import Dispatch, Plan
 from webrt.planfile import dump, load
 from webrt.runtime.session import Session
+from webrt.schemas import MS_DOMAIN
 from webrt.target import BASE
 
 RNG = np.random.default_rng(11)
@@ -143,6 +144,21 @@ def test_gather_nd_and_gather_elements() -> None:
     assert windows(check("GatherND", [table(np.float32, 600, 5, 101), pairs], {})) == 2
     assert windows(check("GatherElements", [table(np.float16, 900, 701), places(900, 6, 701)], {})) == 2
     assert windows(check("GatherElements", [table(np.int64, 300, 600), places(600, 300, 3)], {"axis": 1})) == 2
+
+
+@pytest.mark.parametrize(("bits", "rows"), [(4, 4200), (8, 2100)])
+def test_gather_of_a_table_in_blocks(bits: int, rows: int) -> None:
+    data = RNG.integers(0, 256, (rows, 512 * bits // 8)).astype(np.uint8)
+    scales, indices = floats(rows, 16), places(rows, 3, 4)
+    attrs = {"bits": bits, "block_size": 32, "gather_axis": 0, "quantize_axis": 1}
+    inputs = [data, indices, scales]
+    model, feeds = node_model("GatherBlockQuantized", inputs, attrs, domain=MS_DOMAIN, constants=(0, 2))
+    plan = compile_model(model, CompileOptions(target=LOW))
+    assert not plan.host_steps and windows(plan) == 2
+    numbers = data if bits == 8 else np.stack([data & 15, data >> 4], -1).reshape(rows, 512)
+    wide = (numbers.astype(np.float32) - (1 << (bits - 1))) * scales.repeat(32, 1)
+    with Session(plan, device()) as session:
+        close(session.run(None, feeds)[0], wide[indices])
 
 
 def test_a_gathered_row_and_what_is_computed_of_it() -> None:

@@ -5,12 +5,15 @@ Source: the ONNX operator texts; GatherND's batch dims as in onnx/reference/ops/
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+
 from webrt import dims as D
 from webrt import dtypes as T
 from webrt.dims import Dim
+from webrt.dtypes import DType
 from webrt.errors import InvalidModel, NotConstant, ShapeError
 from webrt.ir import Node, Value
-from webrt.lowering import Builder, Info, Shape, Window, normalize_axis, op, require, strides
+from webrt.lowering import Builder, Info, Operand, Shape, Window, normalize_axis, op, require, strides
 from webrt.ops.indices import check_indices, check_others, index_fns, known_index
 from webrt.ops.view import View, bits_of, coordinates, move, unit, unit_type
 
@@ -39,26 +42,34 @@ def _gather_nd_shape(n: Node) -> list[Info]:
     return [(n.input(0).dtype, (*indices[:-1], *shape[batch + length :]))]
 
 
+def table_parts(
+    b: Builder, out: Value, x: Value, kind: DType, vec: int = 1
+) -> Iterator[tuple[Operand, dict[str, Dim | float], str]]:
+    """What the launches of a lookup in x bind, their params, and text that makes `here`, a place in what is bound, of
+    `place`, one inside x, in elements of `kind` by `vec`.
+
+    Of an x that is larger than a binding each launch sees a window: it writes the elements that lie there, and the
+    others keep what they have. The windows make up x, so that each element is written once."""
+    kept = f"{'out[{}]' if vec == 4 else 'load_out({})'}".format("i" if len(b.windows(out)) == 1 else "at")
+    for part in b.windows(x):
+        if isinstance(part, Window):
+            first, held = (at * 8 // (kind.bits * vec) for at in (part.offset, part.size))
+            text = f"let here = place - p.x_first;\nif (here >= p.x_count) {{ return {kept}; }}"
+            yield part, {"x_first": first, "x_count": held}, text
+        else:
+            yield part, {}, "let here = place;"
+
+
 def pick(
     b: Builder, out: Value, x: Value, indices: Value, text: str, params: dict[str, Dim | float], name: str,
     width: int = 1,
 ) -> None:  # fmt: skip
-    """out[i] = x[place] in units of `width` elements; `text` sets `place`, which is inside x, from `i`.
-
-    Of an x that is larger than a binding each launch sees a window: it writes the elements that lie there, and the
-    others keep what they have. The windows make up x, so that each element is written once."""
+    """out[i] = x[place] in units of `width` elements; `text` sets `place`, which is inside x, from `i`."""
     kind, vec = unit_type(bits_of(x) * width)
-    read = "x[{}]" if vec == 4 else "load_x({})"
-    kept = f"{'out[{}]' if vec == 4 else 'load_out({})'}".format("i" if len(b.windows(out)) == 1 else "at")
-    for part in b.windows(x):
-        words, taken = params, f"return {read.format('place')};"
-        if isinstance(part, Window):
-            first, held = (at * 8 // (kind.bits * vec) for at in (part.offset, part.size))
-            words = {**params, "x_first": first, "x_count": held}
-            taken = f"if (place - p.x_first >= p.x_count) {{ return {kept}; }}\n"
-            taken += f"return {read.format('place - p.x_first')};"
+    read = "x[here]" if vec == 4 else "load_x(here)"
+    for part, more, here in table_parts(b, out, x, kind, vec):
         b.map(
-            out, f"{text}\n{taken}", reads={"x": part, "indices": indices}, params=words,
+            out, f"{text}\n{here}\nreturn {read};", reads={"x": part, "indices": indices}, params={**params, **more},
             fns=index_fns("indices", indices), as_type={"x": kind, "out": kind}, vec={"x": vec, "out": vec}, name=name,
         )  # fmt: skip
 

@@ -11,7 +11,9 @@ from webrt.dims import Dim
 from webrt.errors import InvalidModel, ShapeError
 from webrt.ir import Node
 from webrt.lowering import Builder, Info, Operand, Shape, normalize_axis, op, require
+from webrt.ops.gather import table_parts
 from webrt.ops.indices import index_fns
+from webrt.ops.view import element_type
 from webrt.schemas import MS_DOMAIN
 
 
@@ -49,16 +51,21 @@ let t = i / p.inner;
 let e = ((t / p.count) * p.size + index_indices(t % p.count, p.size)) * p.inner + r;
 let row = e / p.under;
 let s = ((row / p.length) * p.blocks + (row % p.length) / p.block) * p.under + e % p.under;
-return ({_number("data", "e", per)} - {_zero(n, per)}) * load_scales(s);"""
+let place = {"e" if per == 1 else f"e / {per}u"};"""
+    value = f"return ({_number('data', 'here', 'e', per)} - {_zero(n, per)}) * load_scales(s);"
     params: dict[str, Dim | float] = {
         "inner": inner, "count": indices.elements, "size": shape[axis], "under": D.prod(shape[along + 1 :]),
         "length": shape[along], "blocks": scales.known_shape[along], "block": block, "last": scales.known_shape[-1],
     }  # fmt: skip
-    reads: dict[str, Operand] = {"data": data, "indices": indices, "scales": scales}
+    reads: dict[str, Operand] = {"indices": indices, "scales": scales}
     if n.has(3):
         reads["zeros"] = n.input(3)
         params["bytes"] = n.input(3).known_shape[-1]
-    b.map(n.output(), text, reads=reads, params=params, fns=index_fns("indices", indices), name="gather_blocks")
+    for part, more, here in table_parts(b, n.output(), data, element_type(data)):
+        b.map(
+            n.output(), f"{text}\n{here}\n{value}", reads={"data": part, **reads}, params={**params, **more},
+            fns=index_fns("indices", indices), name="gather_blocks",
+        )  # fmt: skip
 
 
 def _check_blocks(n: Node, b: Builder, shape: Shape, along: int, block: int) -> None:
@@ -72,12 +79,12 @@ def _check_blocks(n: Node, b: Builder, shape: Shape, along: int, block: int) -> 
         b.check(D.eq(have, want), f"axis {a} of the scales has size {have}, {want} is needed")
 
 
-def _number(name: str, at: str, per: int) -> str:
-    """Number `at` as f32."""
+def _number(name: str, at: str, place: str, per: int) -> str:
+    """Number `place` of the tensor, which is in element `at` of what is bound, as f32."""
     if per == 1:
         return f"f32(load_{name}({at}))"
     bits = 8 // per
-    return f"f32(extractBits(load_{name}({at} / {per}u), ({at} % {per}u) * {bits}u, {bits}u))"
+    return f"f32(extractBits(load_{name}({at}), ({place} % {per}u) * {bits}u, {bits}u))"
 
 
 def _zero(n: Node, per: int) -> str:
