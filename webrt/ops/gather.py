@@ -15,7 +15,7 @@ from webrt.errors import InvalidModel, NotConstant, ShapeError
 from webrt.ir import Node, Value
 from webrt.lowering import Builder, Info, Operand, Shape, Window, normalize_axis, op, require, strides
 from webrt.ops.indices import check_indices, check_others, index_fns, known_index
-from webrt.ops.view import View, bits_of, coordinates, move, unit, unit_type
+from webrt.ops.view import View, aligned, bits_of, coordinates, move, unit, unit_type
 
 
 def _gather_shape(n: Node) -> list[Info]:
@@ -90,13 +90,18 @@ def gather(n: Node, b: Builder) -> None:
     shape, axis = x.known_shape, normalize_axis(n.attr("axis", 0), x.rank)
     require([indices], T.I32, T.I64)
     check_indices(b, indices, shape[axis], axis)
-    known = known_index(indices, shape[axis])
-    if known is not None and len(b.windows(x)) == 1:
+    known, inner = known_index(indices, shape[axis]), D.prod(shape[axis + 1 :])
+    if known is not None and (len(b.windows(x)) == 1 or _in_one(x, shape[:axis], inner, known)):
         move(b, n.output(), x, View.of(shape).cut(axis, known, 1), "gather")
         return
     text = "let row = (t / p.count) * p.size + index_indices(t % p.count, p.size);"
     params: dict[str, Dim | float] = {"count": indices.elements, "size": shape[axis]}
-    lookup(b, n.output(), x, indices, D.prod(shape[axis + 1 :]), text, params, "gather")
+    lookup(b, n.output(), x, indices, inner, text, params, "gather")
+
+
+def _in_one(x: Value, before: Shape, inner: Dim, index: Dim) -> bool:
+    """Whether what lies at an index is one run of bytes that may be copied, which no binding limits."""
+    return D.prod(before) == 1 and aligned(bits_of(x), inner, D.mul(index, inner))
 
 
 @op("GatherND", since=11, shape=_gather_nd_shape)
