@@ -9,7 +9,6 @@ each time that the text mentions it, and merges every variable of a loop at each
 
 from __future__ import annotations
 
-import re
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 
@@ -19,12 +18,10 @@ from webrt.lowering import Variant, grid
 from webrt.ops.bands import Names
 from webrt.ops.loaders import MOST, epilogue4
 from webrt.ops.product_variants import SOFTWARE, subgroups
+from webrt.ops.quads import LANES, PLUS, SWAPS, held
 from webrt.ops.vectors import Epilogue
 
-LANES = 4
 REQUIRES = subgroups(LANES, SOFTWARE)
-_SWAPS = ("{}", "quadSwapX({})", "quadSwapY({})", "quadSwapDiagonal({})")
-"""What lane ^ 0, 1, 2 and 3 has of a value."""
 
 
 @dataclass(frozen=True)
@@ -95,13 +92,11 @@ class Text:
         """The tile and, where the output is written in fours, its epilogue with parameters that are read once."""
         if not self.whole:
             return [PLUS, "\n".join(self._tile([]))]
-        text = epilogue4(self.epilogue, by_fours=True)
-        names = sorted(set(re.findall(r"\bp\.(\w+)", text)))
-        held = [f"var<private> held_{n}: u32;" for n in names]
+        names, fns = held([epilogue4(self.epilogue, by_fours=True)])
         store = "fn store(at: u32, v: vec4<Out>) { out[at] = epilogue4(v, at); }"
-        return [*held, PLUS, store, re.sub(r"\bp\.(\w+)", r"held_\1", text), "\n".join(self._tile(names))]
+        return [*fns, PLUS, store, "\n".join(self._tile(names))]
 
-    def _tile(self, held: Sequence[str]) -> Iterator[str]:
+    def _tile(self, names: Sequence[str]) -> Iterator[str]:
         """`tile(first, span, group, lane)`: the pixels from `first` on of one span of output channels."""
         f, of, one = self.form, self.of, self.form.pixels // self.form.across
         yield f"fn tile({'first_in' if of.first else 'first'}: u32, span: u32, group: u32, lane: u32) {{"
@@ -113,7 +108,7 @@ class Text:
             yield f"let at{r} = pixel{r} * row_fours + own;" if self.point else self._place(r)
         yield from self._weights()
         yield from self._sums()
-        yield from (f"held_{n} = p.{n};" for n in held)
+        yield from (f"held_{n} = p.{n};" for n in names)
         yield from self._stores()
         yield "}"
 
@@ -145,7 +140,7 @@ class Text:
         yield from (f"var a{i}_{t} = bias{t};" for i in range(f.pixels) for t in range(f.vectors))
 
     def _shared(self, name: str, lanes: int) -> str:
-        return _SWAPS[lanes].format(name)
+        return SWAPS[lanes].format(name)
 
     def _sums(self) -> Iterator[str]:
         """The loops over taps and fours of input channels."""
@@ -202,14 +197,6 @@ class Text:
             v = f"sums[i * {f.vectors}u + {t}u]"
             yield f"store(to + four{t}, {v});" if self.whole else f"store4(pixel, group, 4u * four{t}, {v});"
         yield "}"
-
-
-_TERMS = ("(" + " + ".join(f"w{k}.{{c}} * x.{x}" for k, x in enumerate("xyzw")) + ")").format
-_ROWS = ", ".join(f"w{k}: vec4<f32>" for k in range(4))
-PLUS = f"""fn plus(a: vec4<f32>, x: vec4<f32>, {_ROWS}) -> vec4<f32> {{
-  return vec4<f32>({", ".join(f"a.{c} + {_TERMS(c=c)}" for c in "xyzw")});
-}}"""
-"""a and the product of four rows of weights with x: component by component it is a tenth faster than a matrix."""
 
 
 def by_quads(variant: Variant, names: Sequence[str], pixels: Dim, groups: int, outs: int, text: Text) -> Variant:
