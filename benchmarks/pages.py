@@ -16,6 +16,7 @@ import numpy as np
 from playwright.sync_api import BrowserContext, Error, Page
 
 from benchmarks import fetch
+from benchmarks.memory import sizes_of
 from benchmarks.models import Model
 from benchmarks.rivals import Opened, Rival
 from webrt import resources
@@ -109,12 +110,17 @@ def put_work(served: Path, model: Model) -> None:
 
 
 def plan_of(model: Model) -> Plan:
-    """The plan; where elements of inputs decide shapes or kernels, for those of the feeds. Raises WebrtError."""
+    """The plan; where elements of inputs decide shapes or kernels, for those of the feeds; where nodes would be left to
+    the CPU provider, which a page without Python lacks, for the sizes of the feeds too. Raises WebrtError."""
+    known: dict[str, Any] = {}
     try:
-        return compile_model(model.path)
+        plan = compile_model(model.path)
     except NotConstant as e:
         known = {name: model.feeds[name] for name in e.roots if name in model.feeds}
-        return compile_model(model.path, CompileOptions(known_inputs=known))
+        plan = compile_model(model.path, CompileOptions(known_inputs=known))
+    if all(node.provider != "cpu" for node in plan.placement):
+        return plan
+    return compile_model(model.path, CompileOptions(free_dims=sizes_of(model), known_inputs=known))
 
 
 def _opener(made: Site, engine: str) -> Callable[[Model, Path], Opened]:
