@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import numpy as np
+import onnx
 import pytest
 
 from tests.passes.harness import check, compiled, dispatches, ops, parse
@@ -81,3 +82,35 @@ def test_result_that_is_read_twice_is_stored_before_its_transpose() -> None:
 
 def test_pass_can_be_switched_off() -> None:
     assert "Attention" not in ops(compiled(model(PLAIN), disabled={"fuse_attention"}))
+
+
+REPEATED = """
+  q = MatMul(x, wq) k = MatMul(x, wk) v = MatMul(x, wv)
+  q4 = Reshape(q, by_query) qh = Transpose<perm=[0,2,1,3]>(q4)
+  k4 = Reshape(k, by_head) k5 = Transpose<perm=[0,2,1,3]>(k4)
+  v4 = Reshape(v, by_head) v5 = Transpose<perm=[0,2,1,3]>(v4)
+  rows = Shape<start=2, end=3>(k5) to = Concat<axis=0>(many, rows, eight)
+  ku = Unsqueeze(k5, deep) ke = Expand(ku, to) kr = Reshape(ke, heads) kh = Transpose<perm=[0,1,3,2]>(kr)
+  vu = Unsqueeze(v5, deep) ve = Expand(vu, to) vh = Reshape(ve, heads)
+  s = MatMul(qh, kh) w = Softmax<axis=-1>(s) r = MatMul(w, vh) rt = Transpose<perm=[0,2,1,3]>(r) y = Reshape(rt, flat)
+"""
+
+
+@pytest.mark.parametrize("rows", [3, "S"])
+@pytest.mark.parametrize("keys", [1, 2, 4])
+def test_projections_of_fewer_keys_and_values_are_one_product(rows: int | str, keys: int) -> None:
+    def made(more: str = "", outputs: str = "") -> onnx.ModelProto:
+        constants: dict[str, np.ndarray] = {
+            "by_query": np.array([0, 0, 4, 8]), "by_head": np.array([0, 0, keys, 8]), "deep": np.array([2]),
+            "many": np.array([2, keys, 4 // keys]), "eight": np.array([8]), "heads": np.array([2, 4, -1, 8]),
+            "flat": np.array([0, 0, 32]),
+        }  # fmt: skip
+        rng = np.random.default_rng(1)
+        for name, columns in (("wq", 32), ("wk", 8 * keys), ("wv", 8 * keys)):
+            constants[name] = rng.standard_normal((16, columns)).astype(np.float32) / 4
+        text = f"agraph (float[2,{rows},16] x) => (float[2,{rows},32] y{outputs}) {{ {REPEATED} {more} }}"
+        return parse(text, constants)
+
+    assert ops(check(made())) == ["MatMul", "Attention"]
+    kept = ops(check(made("z = Neg(ke)", ", float[a,b,c,d,e] z")))
+    assert kept.count("MatMul") > 1

@@ -22,7 +22,7 @@ from webrt.schemas import MS_DOMAIN
 MAX_BYTES = 64 << 20
 """Matrices that are larger together than this stay apart."""
 
-_MOVES = frozenset({"Reshape", "Transpose", "Squeeze", "Unsqueeze", "Flatten", "Identity"})
+_MOVES = frozenset({"Reshape", "Transpose", "Squeeze", "Unsqueeze", "Flatten", "Identity", "Expand"})
 _BETWEEN = frozenset({"Add", "Sub", "Mul", "Div", "Where", "Cast", "IsNaN", "Identity"})
 _PACKED = f"{MS_DOMAIN}:MatMulNBits"
 _REACH = 12
@@ -133,7 +133,7 @@ def _sink(uses: Uses, part: _Part) -> tuple[Node, bool] | None:
         if node is None:
             return None
         if node.op == "MatMul":
-            if not _seen_through(part, passed, v):
+            if not _seen_through(part, passed):
                 return None
             softmax = (_before(node) if node.input(1) is v else None) or _after(uses, node.output())
             return None if softmax is None else (softmax, node.input(0) is v)
@@ -145,13 +145,16 @@ def _sink(uses: Uses, part: _Part) -> tuple[Node, bool] | None:
     return None
 
 
-def _seen_through(part: _Part, passed: Sequence[Node], v: Value) -> bool:
-    """Whether v, made of the part by these nodes, is a view of a larger tensor that has the part among its columns."""
-    values = [part.out, *(n.output() for n in passed)]
+def _seen_through(part: _Part, passed: Sequence[Node]) -> bool:
+    """Whether what the attention reads, made of the part by these nodes, is a view of a larger tensor that has the part
+    among its columns. Where heads are repeated it reads them before the node that adds an axis for that."""
+    repeats = next((i for i, n in enumerate(passed) if n.op == "Expand"), None)
+    own = passed if repeats is None else passed[: max(repeats - 1, 0)]
+    values = [part.out, *(n.output() for n in own)]
     if any(x.shape is None for x in values):
         return False
-    view: View | None = View.of(v.known_shape)
-    for node in reversed(passed):
+    view: View | None = View.of(values[-1].known_shape)
+    for node in reversed(own):
         if node.op == "Transpose" and view is not None:
             rank = node.input(0).rank
             perm = [int(a) for a in node.attr("perm") or reversed(range(rank))]
