@@ -11,7 +11,7 @@ from webrt.compiler.lines import Lines
 from webrt.errors import UnsupportedOp, UnsupportedType
 from webrt.ir import Value
 from webrt.lowering import Builder
-from webrt.ops.concat import in_fours, is_large
+from webrt.ops.concat import LARGE, in_fours, is_large
 from webrt.ops.outline import Outline, launch_outlines, needed, of_formula, of_node, stored
 from webrt.schemas import MS_DOMAIN
 
@@ -26,6 +26,9 @@ INJECTIVE = MOVES - {"Expand", "Tile", "Gather", "GatherND", "GatherElements", "
 """Those that load no element twice."""
 
 TYPES = frozenset({T.F32, T.F16, T.I32, T.U32, T.I64, T.U64, T.BOOL, T.I8, T.U8, T.I16, T.U16})
+
+STORED = 1 << 20
+"""Elements from which on a large concatenation that another kernel could take in is worth its memory."""
 
 REACH = 6
 """Formulas between a line and a move that it might take in."""
@@ -80,13 +83,13 @@ class _Outlines:
         steps = [self._lines.formula(i) for i in readers]
         return len(readers) == 1 or all(s is not None and s.out.shape == v.shape for s in steps)
 
-    def apart(self, i: int) -> bool:
+    def apart(self, i: int, least: int = LARGE) -> bool:
         """Whether line i is a large concatenation of fours: a software adapter loads of all parts for each element that
         another kernel takes from one, or takes in."""
         node = self._lines.placed[i].node
         if self._lines.target.kind != "software" or node.op != "Concat":
             return False
-        return is_large(node.output()) and in_fours(node)
+        return is_large(node.output(), least) and in_fours(node)
 
     def making(self, i: int, v: Value) -> dict[Value, Outline]:
         """The outline of a value that line i makes and of tensors within the line that it takes, if there are any."""
@@ -137,7 +140,7 @@ def _grow(lines: Lines, outlines: _Outlines, last: int, members: dict[Value, Out
         alone = not again and lines.only_for(v, inside)
         if not alone and not (outlines.cheap(i) and all(outlines.reader(k) for k in lines.readers[v])):
             continue
-        if outlines.apart(i) or not (outlines.moves(i) or _exact(lines, i)):
+        if outlines.apart(i, STORED) or not (outlines.moves(i) or _exact(lines, i)):
             continue
         if not (outlines.cheap(i) or (once and outlines.together(v))):
             continue

@@ -132,9 +132,9 @@ def _axis(n: Node) -> int:
     return channels_to_last(range(rank)).index(axis) if n.channels_last else axis
 
 
-def is_large(v: Value) -> bool:
-    """Whether a concatenation is worth dispatches of its own, where they are faster."""
-    return math.prod(d if isinstance(d, int) else FREE for d in v.known_shape) >= LARGE
+def is_large(v: Value, least: int = LARGE) -> bool:
+    """Whether a concatenation of so many elements is worth dispatches of its own, where they are faster."""
+    return math.prod(d if isinstance(d, int) else FREE for d in v.known_shape) >= least
 
 
 def in_fours(n: Node) -> bool:
