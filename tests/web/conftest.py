@@ -49,3 +49,12 @@ def player(context: BrowserContext, base_url: str) -> Iterator[Player]:
     page.goto(base_url + "blank.html")
     yield Player(page)
     page.close()
+
+
+@pytest.fixture
+def host_page(context: BrowserContext, base_url: str) -> Iterator[Player]:
+    """A page of its own, since a page keeps what is exposed to it."""
+    page = context.new_page()
+    page.goto(base_url + "blank.html")
+    yield Player(page)
+    page.close()

@@ -3,12 +3,10 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator
 from typing import Any
 
 import numpy as np
 import pytest
-from playwright.sync_api import BrowserContext
 
 from tests.flow_cases import CASES
 from tests.kernels.harness import oracle
@@ -50,14 +48,6 @@ def test_only_what_decides_is_read_back(player: Player) -> None:
     now = session.counters
     assert (now["submits"] - before["submits"], now["read"] - before["read"]) == (1, 24 + 5 * 24)
     session.release()
-
-
-@pytest.fixture
-def host_page(context: BrowserContext, base_url: str) -> Iterator[Player]:
-    page = context.new_page()
-    page.goto(base_url + "blank.html")
-    yield Player(page)
-    page.close()
 
 
 def test_host_steps_within_a_loop(host_page: Player) -> None:

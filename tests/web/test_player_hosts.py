@@ -3,12 +3,10 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator
 from typing import Any
 
 import numpy as np
 import pytest
-from playwright.sync_api import BrowserContext
 
 from tests.web.driver import Player, pack, unpack
 from tests.web.test_player import compiled, values
@@ -42,14 +40,6 @@ def hosted() -> Plan:
 def test_host_steps_need_a_host(player: Player, hosted: Plan) -> None:
     with pytest.raises(PlacementError, match="nodes for the CPU provider, and none was given: NonZero .*Unique"):
         player.load(hosted)
-
-
-@pytest.fixture
-def host_page(context: BrowserContext, base_url: str) -> Iterator[Player]:
-    page = context.new_page()
-    page.goto(base_url + "blank.html")
-    yield Player(page)
-    page.close()
 
 
 def serve_host(player: Player, plan: Plan) -> list[dict[str, Any]]:

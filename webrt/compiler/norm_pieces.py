@@ -29,6 +29,10 @@ class Norm:
     scale: Value | None = None
     bias: Value | None = None
 
+    def along(self, v: Value) -> bool:
+        """Whether a value is the same for all rows."""
+        return v.rank <= self.x.rank - self.axis and v.dtype in T.FLOATS
+
 
 @dataclass(frozen=True)
 class Power:
@@ -78,6 +82,12 @@ def pairs(node: Node | None) -> Iterator[tuple[Value, Value]]:
 
 def is_number(v: Value, expected: float) -> bool:
     return number(v) == expected
+
+
+def squared(node: Node) -> Value | None:
+    """What a Mul or Pow squares; None where it is no square."""
+    x, other = node.input(0), node.input(1)
+    return x if (other is x if node.op == "Mul" else is_number(other, 2.0)) else None
 
 
 def axis_of(mean: Node) -> int | None:

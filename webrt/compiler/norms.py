@@ -4,9 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from webrt import dtypes as T
 from webrt.compiler.lines import Lines
-from webrt.compiler.norm_pieces import Norm, axis_of, cast_of, is_number, pairs, power_of, rewrite
+from webrt.compiler.norm_pieces import Norm, axis_of, cast_of, pairs, power_of, rewrite, squared
 from webrt.compiler.softmaxes import fuse_softmax
 from webrt.compiler.split_norms import split_norm
 from webrt.ir import Node, Value
@@ -88,8 +87,8 @@ def _quotients(node: Node) -> Iterator[tuple[Value, Value, bool]]:
 
 def _square_of(lines: Lines, node: Node, d: Value) -> list[Value] | None:
     """What stands between d and its square, which is at most a Cast; None where the node is no square of d."""
-    x = node.input(0)
-    if node.input(1) is not x if node.op == "Mul" else not is_number(node.input(1), 2.0):
+    x = squared(node)
+    if x is None:
         return None
     cast = cast_of(lines, x, wide=True) if x is not d else None
     if x is d:
@@ -105,9 +104,9 @@ def _with_affine(lines: Lines, norm: Norm) -> Norm:
         if node is None or node.op != op or (op == "Add" and (norm.scale is None or not norm.centred)):
             break
         other = next((b for a, b in pairs(node) if a is norm.result and b is not a), None)
-        if other is None or other.rank > norm.x.rank - norm.axis or node.output().shape != norm.x.shape:
+        if other is None or not norm.along(other) or node.output().shape != norm.x.shape:
             break
-        if other.dtype not in T.FLOATS or node.output().dtype != norm.result.dtype:
+        if node.output().dtype != norm.result.dtype:
             break
         norm.values.append(norm.result)
         norm.result = node.output()

@@ -4,9 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from webrt import dtypes as T
 from webrt.compiler.lines import Lines
-from webrt.compiler.norm_pieces import Norm, axis_of, is_number, pairs, power_of
+from webrt.compiler.norm_pieces import Norm, axis_of, pairs, power_of, squared
 from webrt.ir import Node, Value
 
 
@@ -20,7 +19,7 @@ def split_norm(lines: Lines, node: Node) -> Norm | None:
             shift = lines.made_by(rest, "Sub")
             moved = shift and lines.made_by(shift.input(1), "Mul")
             mean = next((m for m, other in pairs(moved) if other is factor and m is norm.values[0]), None)
-            if shift is None or moved is None or mean is None or not _along(norm, shift.input(0)):
+            if shift is None or moved is None or mean is None or not norm.along(shift.input(0)):
                 continue
             norm.bias, norm.result = shift.input(0), node.output()
             norm.values += [product, rest, moved.output()]
@@ -43,7 +42,7 @@ def _deviations(lines: Lines, x: Value, factor: Value) -> Norm | None:
             if values:
                 values += [variance, *power.values, factor]
                 norm = Norm(x, axis, float(epsilon.const.reshape(-1)[0]), True, factor, values, scale)
-                return norm if scale is None or _along(norm, scale) else None
+                return norm if scale is None or norm.along(scale) else None
     return None
 
 
@@ -56,20 +55,11 @@ def _scaled(lines: Lines, factor: Value) -> Iterator[tuple[Value, Value | None]]
 def _squares(lines: Lines, x: Value, squares: Value, axis: int) -> list[Value]:
     """The mean of x, what is left of x without it, and the squares of that; nothing where they are others."""
     square = lines.made_by(squares, "Mul", "Pow")
-    d = square.input(0) if square is not None else None
-    if (
-        square is None
-        or d is None
-        or not (is_number(square.input(1), 2.0) if square.op == "Pow" else square.input(1) is d)
-    ):
+    d = squared(square) if square is not None else None
+    if d is None:
         return []
     for one, mean in pairs(lines.made_by(d, "Sub")):
         node = lines.made_by(mean, "ReduceMean")
         if one is x and node is not None and node.input(0) is x and axis_of(node) == axis:
             return [mean, d, squares]
     return []
-
-
-def _along(norm: Norm, v: Value) -> bool:
-    """Whether the value is the same for all rows."""
-    return v.rank <= norm.x.rank - norm.axis and v.dtype in T.FLOATS

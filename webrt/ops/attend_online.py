@@ -18,6 +18,7 @@ from webrt.lowering import MAX_ITERATIONS, Builder, Variant, grid, static_bytes
 from webrt.ops.attend_tile import LOW, OnlineTile
 from webrt.ops.head_views import Empty, Heads
 from webrt.ops.product_variants import GPU, LLVMPIPE, MOST_TEXTURES, SOFTWARE, subgroups
+from webrt.ops.quads import ORDER
 from webrt.ops.vectors import IDENTITY, Epilogue, finish, kind, load4, through_temp, vec_of
 
 MOST_FOURS = 32
@@ -179,7 +180,7 @@ def _variants(
 
 def _in_quads(epilogue: Epilogue) -> str:
     """`fn epilogue4(v, i, lane)` of elements i + lane, i + (lane ^ 1) …, in this order."""
-    calls = [f"epilogue(v.{c}, i + {k})" for c, k in zip("xyzw", ("lane", "(lane ^ 1u)", "(lane ^ 2u)", "(lane ^ 3u)"))]
+    calls = [f"epilogue(v.{c}, i + {k})" for c, k in zip("xyzw", ORDER)]
     body = f"return vec4<Out>({', '.join(calls)});"
     if epilogue == IDENTITY:
         body = "return v;"

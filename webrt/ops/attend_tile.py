@@ -13,6 +13,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from dataclasses import dataclass
 
+from webrt.ops.quads import LANES, ORDER, SWAPS
 from webrt.ops.vectors import in_turn
 
 LOW = -3.4028234663852886e38
@@ -36,7 +37,7 @@ class OnlineTile:
 
     @property
     def quads(self) -> bool:
-        return self.lanes == 4
+        return self.lanes == LANES
 
     @property
     def turns(self) -> int:
@@ -75,7 +76,7 @@ class OnlineTile:
 
     def _four_keys(self) -> Iterator[str]:
         """Keys from `last` on are the last one, with logits of -inf and values of 0."""
-        each = ("lane", "(lane ^ 1u)", "(lane ^ 2u)", "(lane ^ 3u)") if self.quads else ("0u", "1u", "2u", "3u")
+        each = ORDER if self.quads else ("0u", "1u", "2u", "3u")
         yield f"let past = vec4<u32>({', '.join(f't + {i}' for i in each)}) >= vec4<u32>(last);"
         yield from (*self._logits(), *self._weights(), *self._values())
 
@@ -122,7 +123,7 @@ class OnlineTile:
         if not self.lanes:
             return self._inside(name, f"load4_{name}({name}_at{key} + {i}u)", f"!past.{'xyzw'[key]}")
         if self.quads:
-            return ("{}", "quadSwapX({})", "quadSwapY({})", "quadSwapDiagonal({})")[key].format(f"own_{name}{i}")
+            return SWAPS[key].format(f"own_{name}{i}")
         return f"subgroupBroadcast(own_{name}{four // self.lanes}, {four % self.lanes}u)"
 
     def _logits(self) -> Iterator[str]:

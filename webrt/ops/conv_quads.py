@@ -16,9 +16,10 @@ from webrt import dims as D
 from webrt.dims import Dim
 from webrt.lowering import Variant, grid
 from webrt.ops.bands import Names
+from webrt.ops.conv_shared import window
 from webrt.ops.loaders import MOST, epilogue4
 from webrt.ops.product_variants import SOFTWARE, subgroups
-from webrt.ops.quads import LANES, PLUS, SWAPS, held
+from webrt.ops.quads import LANES, PLUS, SWAPS, held, hold
 from webrt.ops.vectors import Epilogue
 
 REQUIRES = subgroups(LANES, SOFTWARE)
@@ -105,24 +106,12 @@ class Text:
         yield f"let fours = p.fours; let own = group * fours; let column = lane & {f.across - 1}u;"
         for r in range(one):
             yield f"let pixel{r} = min(begin + {r * f.across}u + column, last);"
-            yield f"let at{r} = pixel{r} * row_fours + own;" if self.point else self._place(r)
+            yield from [f"let at{r} = pixel{r} * row_fours + own;"] if self.point else window(r, of)
         yield from self._weights()
         yield from self._sums()
-        yield from (f"held_{n} = p.{n};" for n in names)
+        yield hold(names)
         yield from self._stores()
         yield "}"
-
-    def _place(self, r: int) -> str:
-        """The window of the pixels that a lane loads."""
-        of = self.of
-        return "\n".join(
-            [
-                f"let row{r} = pixel{r} / {of.width}; let image{r} = row{r} / {of.height};",
-                f"let left{r} = i32((pixel{r} - row{r} * {of.width}) * p.stride_1 - p.pad_1);",
-                f"let line{r} = i32(image{r} * p.size_0);",
-                f"let top{r} = i32((row{r} - image{r} * {of.height}) * p.stride_0 - p.pad_0);",
-            ]
-        )
 
     def _weights(self) -> Iterator[str]:
         """begin0, begin1, …: where the fours of each part that a lane loads begin; four0, four1, … that it computes."""

@@ -67,6 +67,14 @@ def shared(variant: Variant, names: Sequence[str], pixels: Dim, groups: int, out
             )
 
 
+def window(r: int, of: Names) -> Iterator[str]:
+    """Where the window of output pixel{r} begins: left{r} and top{r} in an image whose first line is line{r}."""
+    yield f"let row{r} = pixel{r} / {of.width}; let image{r} = row{r} / {of.height};"
+    yield f"let left{r} = i32((pixel{r} - row{r} * {of.width}) * p.stride_1 - p.pad_1);"
+    yield f"let line{r} = i32(image{r} * p.size_0);"
+    yield f"let top{r} = i32((row{r} - image{r} * {of.height}) * p.stride_0 - p.pad_0);"
+
+
 def _tile(form: Form, of: Names) -> Iterator[str]:
     """`tile(first, span, group, lane)`: the pixels from `first` on, of an invocation the fours of output channels from
     four + lane on, `lanes` apart."""
@@ -77,10 +85,8 @@ def _tile(form: Form, of: Names) -> Iterator[str]:
     if of.first:
         yield f"let first = {of.first}first_in;"
     for r in loads:
-        yield f"let pixel{r} = min(first + {r * form.lanes}u + lane, pixels - 1u); let row{r} = pixel{r} / {of.width};"
-        yield f"let left{r} = i32((pixel{r} - row{r} * {of.width}) * p.stride_1 - p.pad_1);"
-        yield f"let image{r} = row{r} / {of.height}; let line{r} = i32(image{r} * p.size_0);"
-        yield f"let top{r} = i32((row{r} - image{r} * {of.height}) * p.stride_0 - p.pad_0);"
+        yield f"let pixel{r} = min(first + {r * form.lanes}u + lane, pixels - 1u);"
+        yield from window(r, of)
     yield f"let o = (span * {form.vectors * form.lanes}u + lane) * 4u;"
     for t in range(form.vectors):
         yield f"let block{t} = min((o + {4 * t * form.lanes}u) / {BLOCK}u, p.group_blocks - 1u);"

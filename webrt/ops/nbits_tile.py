@@ -17,7 +17,7 @@ from webrt.ir import Value
 from webrt.lowering import Groups, Variant, grid
 from webrt.ops.product_text import Lines, fetches_a, place_b
 from webrt.ops.product_variants import GPU, LLVMPIPE, SOFTWARE, Form, subgroups
-from webrt.ops.quads import LANES, PLUS, SWAPS, held
+from webrt.ops.quads import LANES, PLUS, SWAPS, held, hold
 from webrt.ops.vectors import Epilogue, can_load4, kind, load4, vec_of
 
 FORMS = (
@@ -166,7 +166,7 @@ class NbitsTile:
 
     def _from_lanes(self, each: Sequence[tuple[int, int]]) -> Iterator[str]:
         """Stores on SwiftShader. Rows and columns past the end are the last ones once more."""
-        yield " ".join(f"held_{name} = p.{name};" for name in self.held)
+        yield hold(self.held)
         if not self.rolled:
             for r, j in each:
                 row = f"{r // LANES * LANES}u + (lane ^ {r % LANES}u)" if self.form.lanes else f"{r}u"

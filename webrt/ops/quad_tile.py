@@ -11,7 +11,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 
 from webrt.dtypes import DType
-from webrt.ops.quads import LANES, SWAPS
+from webrt.ops.quads import LANES, SWAPS, hold
 from webrt.ops.tiles import Tile
 from webrt.ops.vectors import store_fours
 
@@ -64,7 +64,7 @@ class QuadTile(Tile):
         return f"c{r}_{j} = plus(c{r}_{j}, x{r}, {', '.join(f'e{j}_{i}' for i in range(4))});"
 
     def _ends(self) -> Iterator[str]:
-        yield " ".join(f"held_{name} = p.{name};" for name in self.held)
+        yield hold(self.held)
         if self.clamped:
             yield f"let row_start = {'0u' if self.band else 'z * p.m'}; let row_fours = p.n / 4u;"
         else:

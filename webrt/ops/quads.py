@@ -12,6 +12,8 @@ from collections.abc import Sequence
 LANES = 4
 SWAPS = ("{}", "quadSwapX({})", "quadSwapY({})", "quadSwapDiagonal({})")
 """What the lane with number lane ^ 0, 1, 2 and 3 has of a value."""
+ORDER = ("lane", "(lane ^ 1u)", "(lane ^ 2u)", "(lane ^ 3u)")
+"""Those numbers."""
 _TERMS = ("(" + " + ".join(f"w{k}.{{c}} * x.{x}" for k, x in enumerate("xyzw")) + ")").format
 _WEIGHTS = ", ".join(f"w{k}: vec4<f32>" for k in range(4))
 PLUS = f"""fn plus(a: vec4<f32>, x: vec4<f32>, {_WEIGHTS}) -> vec4<f32> {{
@@ -35,3 +37,8 @@ def held(fns: Sequence[str]) -> tuple[tuple[str, ...], list[str]]:
     text = "\n".join(fns)
     names = tuple(sorted(set(_PARAM.findall(text))))
     return names, [*(f"var<private> held_{name}: u32;" for name in names), _PARAM.sub(r"held_\1", text)]
+
+
+def hold(names: Sequence[str]) -> str:
+    """The statements that set the variables of `held`."""
+    return " ".join(f"held_{name} = p.{name};" for name in names)
