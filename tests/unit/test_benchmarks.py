@@ -12,7 +12,7 @@ import numpy as np
 import onnx
 import pytest
 
-from benchmarks import compare, fetch, fits, host_cost, linear, make_models, rivals, streaming, symbolic, tables
+from benchmarks import compare, fetch, fits, gains, host_cost, linear, make_models, rivals, streaming, symbolic, tables
 from benchmarks.models import Model
 from tests.kernels.harness import device as shared_device
 from webrt.cli.progress import Bars
@@ -155,6 +155,15 @@ def test_free_and_fixed_sizes_run_in_turn(tmp_path: Path) -> None:
     row = symbolic.measure(Model("m", path, {"x": np.ones((3, 4), np.float32)}), 2)
     assert {"free", "fixed", "ratio", "cpu_free", "cpu_fixed", "cpu_ratio"} < row.keys()
     assert row["model"] == "m" and row["ratio"] > 0 and row["cpu_free"] >= 0
+
+
+def test_a_pass_is_told_by_what_it_gains(tmp_path: Path) -> None:
+    case = next(gains.cases("fuse_transposes", tmp_path))
+    row = gains.measure(case, "fuse_transposes", 1)
+    assert row["model"] == "left_512x512" and min(row["with"], row["without"], row["ratio"]) > 0
+    assert gains.measure(case, "fuse_norms", 1)["ratio"] is None, "no norm is in it"
+    with pytest.raises(WebrtError, match="fuse_nothing"):
+        gains.measure(case, "fuse_nothing", 1)
 
 
 def test_fits_give_back_the_line_and_the_power() -> None:
