@@ -4,7 +4,10 @@
     python -m benchmarks --models DIR                 every DIR/NAME.onnx with DIR/NAME.npz beside it
     python -m benchmarks --only NAME --only-rival PART --repeat 5
 
-In each round every engine runs once, one after another; a ratio is the median over rounds of the two times of a round.
+In each round every engine runs once, one after another, each after a pause (`--pause`) in which the one before comes to
+rest: threads of onnxruntime-web's wasm provider go on spinning for a while after a run, and would take a core from
+whoever runs next. A ratio is the median over rounds of the two times of a round.
+
 An engine that has used `--budget` seconds for a model runs no more. Results go to a JSON file after each model; models
 that are there already are not run again (`--fresh` runs all).
 """
@@ -35,11 +38,15 @@ from webrt.errors import WebrtError
 
 OUT = Path(__file__).parent / "results" / "bench.json"
 REFERENCE = "onnxruntime CPU"
+PAUSE = 0.2
+"""Seconds before each run."""
 
 Row = dict[str, Any]
 
 
-def measure(model: Model, rivals: Sequence[Rival], repeat: int, budget: float, folder: Path, bars: Bars) -> Row:
+def measure(
+    model: Model, rivals: Sequence[Rival], repeat: int, budget: float, folder: Path, bars: Bars, pause: float = PAUSE
+) -> Row:
     """A row per engine: facts, times, and the difference from the expected outputs; or `error`, why it did not run."""
     opened: dict[str, Opened] = {}
     rows: dict[str, Row] = {}
@@ -55,8 +62,12 @@ def measure(model: Model, rivals: Sequence[Rival], repeat: int, budget: float, f
         bars(f"{model.name}: running", i, repeat)
         for name, engine in opened.items():
             spent = sum(t for t in times[name] if t is not None)
+            if spent >= budget or name in rows:
+                times[name].append(None)
+                continue
+            time.sleep(pause)
             try:
-                times[name].append(engine.run() if spent < budget and name not in rows else None)
+                times[name].append(engine.run())
             except WebrtError as e:
                 rows[name] = {"error": str(e)}
     bars(f"{model.name}: running", repeat, repeat)
@@ -143,7 +154,7 @@ def run(args: argparse.Namespace) -> None:
             done = results["models"].get(model.name, {}).get("engines", {})
             if all(r.name in done for r in rivals) and not args.fresh:
                 continue
-            row = measure(model, rivals, args.repeat, args.budget, Path(name), bars)
+            row = measure(model, rivals, args.repeat, args.budget, Path(name), bars, args.pause)
             row["measured"] = time.strftime("%Y-%m-%d %H:%M")
             results["models"][model.name] = row
             args.out.write_text(json.dumps(results, indent=1) + "\n", encoding="utf-8")
@@ -164,6 +175,7 @@ def main() -> None:
     )
     parser.add_argument("--native", action="store_true", help="no browser")
     parser.add_argument("--repeat", type=int, default=3, metavar="N", help="rounds (default: 3)")
+    parser.add_argument("--pause", type=float, default=PAUSE, metavar="S", help=f"before each run (default: {PAUSE})")
     parser.add_argument("--budget", type=float, default=40.0, metavar="S", help="seconds for an engine and a model")
     parser.add_argument("--out", type=Path, default=OUT, metavar="FILE", help=f"the results (default: {OUT.name})")
     parser.add_argument("--fresh", action="store_true", help="forget earlier results")

@@ -57,7 +57,7 @@ def test_rounds_budgets_and_failures(tmp_path: Path) -> None:
         raise WebrtError("not to be had")
 
     engines = [rival("a", [1, 2, 3], log), rival("b", [8, 8], log), rival("c", [1], log), rivals.Rival("d", refuse)]
-    row = compare.measure(model(tmp_path), engines, 3, 10, tmp_path, Bars())
+    row = compare.measure(model(tmp_path), engines, 3, 10, tmp_path, Bars(), pause=0)
     assert log == ["a", "b", "c", "a", "b", "c", "a", "-a", "-b", "-c"]
     found = row["engines"]
     assert found["a"]["times"] == [1, 2, 3] and found["a"]["median"] == 2 and found["a"]["dispatches"] == 3
@@ -85,7 +85,7 @@ def test_results_are_resumed(
     monkeypatch.setattr(compare, "native_rivals", lambda progress: [rival("webrt native", [1, 2], log)])
     monkeypatch.setattr(compare, "models", lambda args, bars: [model(tmp_path)])
     out = tmp_path / "results" / "r.json"
-    args = argparse.Namespace(out=out, fresh=False, native=True, only_rival=[], repeat=2, budget=9.0)
+    args = argparse.Namespace(out=out, fresh=False, native=True, only_rival=[], repeat=2, budget=9.0, pause=0)
     compare.run(args)
     compare.run(args)
     assert log == ["webrt native", "webrt native", "-webrt native"]
