@@ -13,7 +13,7 @@ import pytest
 from onnx.reference import ReferenceEvaluator
 
 from tests.kernels.harness import Array, oracle, run_native
-from tests.passes.cases import attention, fusions, kernels, moving, products, structure, tidying, transposed
+from tests.passes.cases import attention, fusions, kernels, lookups, moving, products, structure, tidying, transposed
 from tests.passes.cases.case import FIRES, REASONS, Case
 from tests.passes.harness import compiled, feeds_of, ops
 from tests.tolerance import close
@@ -21,7 +21,8 @@ from webrt.compiler.fuse import PASSES as LATER
 from webrt.compiler.normalize import NEEDS, PASSES, REQUIRED
 from webrt.compiler.patterns import patterns
 
-CASES = [c for m in (tidying, products, structure, fusions, kernels, attention, moving, transposed) for c in m.T.cases]
+TABLES = (tidying, products, structure, fusions, kernels, attention, moving, transposed, lookups)
+CASES = [c for m in TABLES for c in m.T.cases]
 BASIC = {name for name, _ in PASSES} - set(NEEDS)
 EXTENDED = {name for name, _ in LATER}
 ODD = np.array([np.nan, np.inf, -np.inf, 0.0, -0.0, 1e30, -1e30, 88.0, 1e-30], np.float32)

@@ -4,7 +4,20 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
 
-from webrt.compiler import fuse, hoist, moves, normalize, norms, packed, padding, skips, tidy, transposes, weights
+from webrt.compiler import (
+    fuse,
+    hoist,
+    moves,
+    normalize,
+    norms,
+    one_hots,
+    packed,
+    padding,
+    skips,
+    tidy,
+    transposes,
+    weights,
+)
 from webrt.ops.channels_last import CHANNELS_LAST
 from webrt.ops.composed import FOLDS, HEADS
 
@@ -15,6 +28,7 @@ def patterns() -> Mapping[str, tuple[str, ...]]:
         "keep_packed": packed.PRODUCTS,
         "remove_identities": tidy.UNCHANGED,
         "shorten_chains": tidy.CHAINS,
+        "look_up_one_hots": one_hots.PRODUCTS,
         "join_constants": weights.CHAINED,
         "fold_into_weights": weights.JOINS,
         "fold_padding": padding.FILLS,
