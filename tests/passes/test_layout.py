@@ -70,6 +70,15 @@ def test_transposes_of_the_model_are_gone() -> None:
     assert ops(plan) == ["Conv"]
 
 
+def test_transposes_around_axes_of_one_are_gone() -> None:
+    body = "s = Slice(x, from, end, axis) t = Transpose<perm=[0,2,1,3]>(s) y = Conv<pads=[2,0,2,0]>(t, k)"
+    places = {"from": np.array([0]), "end": np.array([10**9]), "axis": np.array([0])}
+    model = parse(
+        f"agraph (float[N,90,80,1] x) => (float[o,p,q,r] y) {{ {body} }}", {"k": weights(12, 80, 5, 1), **places}
+    )
+    assert ops(check(model)) == ["Conv", "Transpose"]
+
+
 @pytest.mark.parametrize("channels", [3, 2, 1])
 def test_few_channels_after_what_moves_them(channels: int) -> None:
     kernel = weights(12, channels, 5, 5)

@@ -163,12 +163,14 @@ class _Layout:
             move(builder, out, twin, View.of(twin.known_shape).permute(seen), "transpose")
             attrs = {"perm": onnx.helper.make_attribute("perm", seen)}
             return _placed(placed, replace(node, inputs=[twin], attrs=attrs), builder)
-        if x.rank < 3 or tuple(perm) != channels_to_first(range(x.rank)) or not only_for_convolutions(self.lines, out):
+        if x.rank < 3 or not only_for_convolutions(self.lines, out):
+            return None
+        moved = [a for a in channels_to_last(perm) if x.known_shape[a] != 1]
+        if moved != sorted(moved):
             return None
         twin = self._new(out)
         builder.alias(twin, x)
-        attrs = {"perm": onnx.helper.make_attribute("perm", list(range(x.rank)))}
-        return _placed(placed, replace(node, outputs=[twin], attrs=attrs), builder)
+        return _placed(placed, replace(node, op_type="Reshape", outputs=[twin], attrs={}), builder)
 
     def _reshape(self, placed: Placed) -> Placed | None:
         """Joining or splitting the spatial axes does not touch the channels."""

@@ -2,18 +2,21 @@
 
 from __future__ import annotations
 
+import math
 from dataclasses import dataclass
 
 from webrt import dims as D
 from webrt.dims import Dim
 from webrt.errors import InvalidModel, ShapeError
 from webrt.ir import Node
-from webrt.lowering import Builder, Info, normalize_axis, op
+from webrt.lowering import Builder, Info, Shape, normalize_axis, op
 from webrt.ops.args import ints, sizes
 from webrt.ops.view import View, move
 
 FAR = 2**31 - 1
 """Bounds from here on mean "to the end": no axis is longer."""
+MOST_ELEMENTS = 2**40
+"""No tensor, on a device or off it, has as many elements."""
 
 
 @dataclass(frozen=True)
@@ -63,7 +66,15 @@ def _cuts(n: Node) -> list[Cut]:
     steps = ints(n, "steps", 4) or [1] * len(starts)
     if not len(starts) == len(ends) == len(axes) == len(steps) or len(set(axes)) != len(axes) or len(axes) > len(shape):
         raise InvalidModel(f"starts {starts}, ends {ends}, axes {axes} and steps {steps} do not fit together")
+    ends = [_end(e, shape, a) for e, a in zip(ends, axes)]
     return [cut(a, s, e, t, shape[a]) for a, s, e, t in zip(axes, starts, ends, steps)]
+
+
+def _end(bound: Dim, shape: Shape, axis: int) -> Dim:
+    """The bound, or FAR where a tensor with the other axes' sizes is too small for it: exporters write bounds
+    such as 10^9 for "to the end", and sizes that stay free are simpler without."""
+    others = math.prod(d for k, d in enumerate(shape) if k != axis and isinstance(d, int) and d > 0)
+    return FAR if isinstance(bound, int) and bound * others >= MOST_ELEMENTS else bound
 
 
 def _slice_shape(n: Node) -> list[Info]:
