@@ -7,11 +7,12 @@ from typing import Any
 
 import numpy as np
 import pytest
-from onnx import parser
+from onnx import numpy_helper, parser
 
 from tests.kernels.harness import Array, device
 from webrt.compiler.compile import CompileOptions, compile_model
 from webrt.kernel_layout import kernel_layout
+from webrt.ops import panels
 from webrt.ops import product_variants as V
 from webrt.plan import Dispatch, Plan
 from webrt.runtime.session import Session
@@ -192,3 +193,21 @@ def test_long_sums_of_few_outputs_are_split(form: V.Form, dtype: Any) -> None:
     want = np.maximum(a.astype(np.float64) @ b + c, 0)
     rtol, atol = (1e-4, 1e-4) if dtype == np.float32 else (1e-3, 2.5e-2)
     np.testing.assert_allclose(run(plan, a=a, b=b, c=c), want, rtol=rtol, atol=atol)
+
+
+@pytest.mark.parametrize(("m", "k", "n"), [(1, 5, 20), (9, 8, 40), (17, 33, 72), (2, 3, 25), (5, 12, 64)])
+def test_columns_of_a_constant_in_panels(form: V.Form, monkeypatch: pytest.MonkeyPatch, m: int, k: int, n: int) -> None:
+    """What software adapters read of large constants, the last panel being narrower."""
+    if form.body:
+        monkeypatch.setattr(V, "FORMS", (replace(form, body="", lanes=0),))
+    monkeypatch.setattr(panels, "LEAST", 0)
+    b = floats(k, n, seed=4)
+    text = f"<ir_version: 8, opset_import: ['' : 17]> g (float[2, {m}, {k}] a) => (float[2, {m}, {n}] y) "
+    model = parser.parse_model(
+        f"{text} {{ c = MatMul(a, b) d = Relu(a) e = MatMul(d, b) y = Add(c, e) }}".replace("'", '"')
+    )
+    model.graph.initializer.append(numpy_helper.from_array(b, "b"))
+    plan = compile_model(model, CompileOptions(target=replace(device().target, kind="software")))
+    assert len({c.name for c in plan.constants}) == 1
+    a = floats(2, m, k)
+    np.testing.assert_allclose(run(plan, a=a), a @ b + np.maximum(a, 0) @ b, rtol=1e-4, atol=1e-5)

@@ -6,15 +6,13 @@ out[z, row, column] = Σ_k a[z, row, k] · b[z, k, column], sums in f32 (or exac
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
-from typing import Any
-
-import numpy as np
 
 from webrt import dims as D
 from webrt.dims import Dim
 from webrt.errors import UnsupportedOp, UnsupportedType
 from webrt.ir import Value
 from webrt.lowering import MAX_ITERATIONS, Builder, Operand, Variant, Window, grid
+from webrt.ops import panels
 from webrt.ops.bands import row_bands
 from webrt.ops.matrices import Matrices, as_rows, batch_axes, batch_offsets, transposed, turned
 from webrt.ops.product_variants import Operands, variants
@@ -36,6 +34,7 @@ class Product:
     count) where b holds these columns alone, and no others are written. `splits`: the batch is so many equal parts of
     k, which runs on from one to the next. `a_view` ([*a_batch, m, k]) and `b_view` ([*b_batch, k, n]): how the elements
     of an operand are read that do not lie one after another; a view of a matrix, or of its transpose, by lines.
+    `panels`: b is stored in panels, as panels.py tells.
     """
 
     m: Dim
@@ -49,6 +48,7 @@ class Product:
     splits: int = 1
     a_view: View | None = None
     b_view: View | None = None
+    panels: bool = False
 
     @property
     def left(self) -> Matrices:
@@ -84,7 +84,7 @@ def product(
     if s.b_view is not None and len(b.windows(right)) > 1:
         raise UnsupportedOp("a view of a tensor that is larger than a binding")
     s = _rows_only(s)
-    s, right = _padded(b, s, right)
+    s, right = _in_panels(b, *_padded(b, s, right))
     splits = _splits(b, s, right)
     if splits > 1:
         _sum_of_splits(b, s, splits, left, right, out, epilogue, name)
@@ -180,8 +180,17 @@ def _padded(b: Builder, s: Product, right: Value) -> tuple[Product, Value]:
     if right.const is None or apart or not isinstance(s.n, int) or s.n < 8:
         return s, right
     extra = -s.n % 4
-    array: np.ndarray[Any, Any] = np.pad(right.const, [(0, 0)] * (right.const.ndim - 1) + [(0, extra)])
-    return replace(s, b_row=s.n + extra), b.constant(array, right.dtype)
+    return replace(s, b_row=s.n + extra), panels.with_zeros(b, right, right.const, extra)
+
+
+def _in_panels(b: Builder, s: Product, right: Value) -> tuple[Product, Value]:
+    """A constant b that is one matrix, all of it read by one dispatch, in panels where that is faster."""
+    line, const = s.row_of_b, right.const
+    if const is None or s.b_view is not None or any(d != 1 for d in s.b_batch):
+        return s, right
+    if not isinstance(line, int) or not isinstance(s.k, int) or s.k > MAX_K or not panels.gain(b, right, s.k, line):
+        return s, right
+    return replace(s, panels=True), panels.in_panels(b, right, const, line)
 
 
 def _parts_of_k(b: Builder, s: Product, right: Value) -> list[tuple[int, Dim, Operand]]:
@@ -224,7 +233,7 @@ def _launch(
     for band in row_bands(b, left, s.m, row):
         operands = Operands(
             band.left, right, out, epilogue, band.rows, s.n, s.k, a, w, s.width, D.prod(s.batch),
-            s.columns is not None, batch_offsets(len(axes), shifted), bool(band.params),
+            s.columns is not None, batch_offsets(len(axes), shifted), bool(band.params), s.panels,
         )  # fmt: skip
         reads = {"a": band.left, "b": right, **band.operands(epilogue, out, s.n)}
         b.launch(

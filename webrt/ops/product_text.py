@@ -11,10 +11,11 @@ from webrt.ops.vectors import load4, store_fours
 @dataclass(frozen=True)
 class Lines:
     """How an operand is read: in aligned `fours` of a line, or element by element; its lines are the columns of its
-    matrices where it is `turned`."""
+    matrices where it is `turned`. `panels`: of every 16 columns, or the last ones, all rows lie one after another."""
 
     fours: bool
     turned: bool = False
+    panels: bool = False
 
     @property
     def four(self) -> int:

@@ -40,7 +40,8 @@ def subgroups(size: int, others: Mapping[str, Any]) -> dict[str, Any]:
 class Form:
     """A tile of `rows` by `vectors` for products of `least` to `most` rows (0: any number); the `loader` of operands;
     the `lanes` of the subgroup that shares rows. `worth`: the terms from which on it pays to copy a slot into a texture
-    for the rows of a, as that splits a compute pass. `body` is a file of shaders/ other than the register tile's."""
+    for the rows of a, as that splits a compute pass. `body` is a file of shaders/ other than the register tile's.
+    `group`: invocations of a workgroup where no subgroup shares rows."""
 
     rows: int
     vectors: int
@@ -51,6 +52,7 @@ class Form:
     most: int = 0
     worth: int = 0
     body: str = ""
+    group: int = 64
 
     def applies(self, m: Dim) -> Dim:
         """0 where a product of `m` rows is not for this form."""
@@ -59,8 +61,8 @@ class Form:
 
 
 FORMS = (
-    Form(1, 2, 0, "storage", LLVMPIPE, most=1, worth=1 << 17),
-    Form(1, 2, 0, "sampled", SOFTWARE, most=1, worth=1 << 22),
+    Form(1, 2, 0, "storage", LLVMPIPE, most=1, worth=1 << 17, group=8),
+    Form(1, 2, 0, "sampled", SOFTWARE, most=1, worth=1 << 22, group=8),
     Form(1, 1, most=1),
     Form(16, 2, 8, "storage", subgroups(8, LLVMPIPE), least=24, worth=1 << 20),
     Form(8, 2, 8, "storage", subgroups(8, LLVMPIPE), worth=1 << 20),
@@ -94,7 +96,7 @@ class Fours:
 class Operands:
     """The bindings of a product and its sizes: `width` columns are computed of n, all of them unless `part`; `a` and
     `b` say how the operands' matrices lie. `batch_offsets` is that function's text. `band`: the rows are some of the
-    output's."""
+    output's. `panels`: b's columns lie in them (panels.py)."""
 
     left: Operand
     right: Operand
@@ -110,6 +112,7 @@ class Operands:
     part: bool
     batch_offsets: str
     band: bool = False
+    panels: bool = False
 
     @property
     def sizes(self) -> tuple[Dim, Dim, Dim]:
@@ -132,7 +135,7 @@ def variants(o: Operands, may_use: Callable[[Mapping[str, Any]], bool]) -> Itera
     )
     known = replace(known, out=known.out and (known.b or o.b.turned))
     hoped, condition = _hoped(o, known)
-    for form in FORMS:
+    for form in [f for f in FORMS if not (o.panels and f.body)]:
         applies = form.applies(o.m) if may_use(form.requires) else 0
         pays = _not(D.lt(D.prod((*o.sizes, o.k)), form.worth)) if _in_slot(o.left) and form.worth else 1
         for textures, right in ((_textures(o, form), pays), ({"b": form.loader}, _not(pays))):
@@ -164,7 +167,7 @@ def _is_four(x: Dim) -> Dim:
 
 def _variant(o: Operands, form: Form, fours: Fours, textures: Mapping[str, str], when: Dim) -> Variant:
     kinds = {"a": kind(o.left), "b": kind(o.right), "out": kind(o.out)}
-    a, b = Lines(fours.a, o.a.turned), Lines(fours.b, o.b.turned)
+    a, b = Lines(fours.a, o.a.turned), Lines(fours.b, o.b.turned, o.panels)
     tile = Tile(form.rows, form.vectors, form.lanes, a, b, not fours.k, kinds["out"] == T.F32, o.band)
     ends = [o.epilogue.fn4 if fours.out else o.epilogue.fn, *stores(kinds["out"], fours.out, tile.apart, o.part)]
     if form.lanes == QUAD:
@@ -175,8 +178,8 @@ def _variant(o: Operands, form: Form, fours: Fours, textures: Mapping[str, str],
         *ends, *([] if form.body else [tile.fn]),
     ]  # fmt: skip
     consts = {} if form.body else {"ROWS": form.rows, "VECTORS": form.vectors}
-    if form.lanes and not form.body:
-        consts["LANES"] = form.lanes
+    if not form.body:
+        consts |= {"LANES": form.lanes} if form.lanes else {"GROUP": form.group}
     if form.lanes:
         consts["SPAN"] = form.vectors * form.lanes * (4 if tile.apart else 1)
     return Variant(
@@ -212,4 +215,4 @@ def _textures(o: Operands, form: Form) -> dict[str, str]:
 def _groups(o: Operands, form: Form) -> Groups:
     rows = D.ceildiv(o.m, form.rows)
     spans = D.ceildiv(o.width, 4 * form.vectors * max(1, form.lanes))
-    return grid(D.prod((rows, spans, o.batches)), 1 if form.lanes else 64)
+    return grid(D.prod((rows, spans, o.batches)), 1 if form.lanes else form.group)

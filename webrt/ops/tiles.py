@@ -14,6 +14,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from functools import lru_cache
 
+from webrt.ops.panels import PANEL
 from webrt.ops.product_text import Lines
 from webrt.ops.vectors import in_turn
 
@@ -49,14 +50,17 @@ class Tile:
         tail = ["for (; k < k_last; k++) {", *self._ones(), "}"] if self.tail else []
         a = "row + k * p.a_line" if self.a.turned else "row * p.a_line + k"
         b = "k" if self.b.turned else "k * p.b_line"
+        b0 = [] if self.b.panels else [f"var b0 = (offsets.y + {b}){self.b.unit};"]
         return "\n".join(
             [
                 f"fn tile(z: u32, {'row_in' if self.band else 'row'}: u32, first: u32, lanes: u32, lane: u32) {{",
                 *(["let row = p.first_row + row_in;"] if self.band else []),
                 "let offsets = batch_offsets(z); let k_last = p.k_last; var k = p.k_first;",
                 f"let a_line = p.a_line{self._a_unit}; var at = (offsets.x + {a}){self._a_unit};",
-                f"let b_line = p.b_line{self.b.unit}; var b0 = (offsets.y + {b}){self.b.unit};",
+                f"let b_line = p.b_line{self.b.unit};",
+                *b0,
                 *self._columns(),
+                *(self._panels() if self.b.panels else ()),
                 *(f"let r{r} = {self._start(r)};" for r in range(self.loads)),
                 *(f"let s{j} = 4u * t{j} * b_line;" for j in range(self.vectors) if self.b.turned),
                 *(f"var c{r}_{j} = vec4<Out>();" for r, j in each),
@@ -69,6 +73,12 @@ class Tile:
     def _columns(self) -> Iterator[str]:
         """t0, t1, …: the invocation's vectors of columns."""
         yield from (f"let t{j} = first + {j * (4 if self.apart else 1)}u * lanes;" for j in range(self.vectors))
+
+    def _panels(self) -> Iterator[str]:
+        """q0, q1, …: where each vector of columns starts in its panel; l0, l1, …: the fours of a panel's row."""
+        for j in range(self.vectors):
+            first = f"(t{j} & {2**32 - PANEL}u)"
+            yield f"let l{j} = min({PANEL}u, b_line - {first}); var q{j} = {first} * k_last + (t{j} & {PANEL - 1}u);"
 
     def _ends(self) -> Iterator[str]:
         """Stores all vectors, `c0_0` being the tile's vector i."""
@@ -146,6 +156,13 @@ class Tile:
 
     def _columns_of_fours(self) -> Iterator[str]:
         """e0_0, e0_1, …: of each vector of columns four steps."""
+        if self.b.panels:
+            for j in range(self.vectors):
+                yield f"let q{j}_1 = q{j} + l{j}; let q{j}_2 = q{j}_1 + l{j}; let q{j}_3 = q{j}_2 + l{j};"
+                yield f"let e{j}_0 = load4_b(q{j});"
+                yield " ".join(f"let e{j}_{i} = load4_b(q{j}_{i});" for i in (1, 2, 3))
+                yield f"q{j} = q{j}_3 + l{j};"
+            return
         if not self.b.turned:
             yield " ".join(f"let b{i} = b{i - 1} + b_line;" for i in (1, 2, 3))
             for j in range(self.vectors):
@@ -170,11 +187,17 @@ class Tile:
             yield from (f"let x{r} = {self._shared(r)};" for r in range(self.rows))
         for r in range(self.rows):
             yield " ".join(f"c{r}_{j} += x{r} * e{j};" for j in range(self.vectors))
-        yield f"at += {'a_line' if self.a.turned else '1u'}; b0 += {'1u' if self.b.turned else 'b_line'};"
+        yield f"at += {'a_line' if self.a.turned else '1u'};"
+        if self.b.panels:
+            yield " ".join(f"q{j} += l{j};" for j in range(self.vectors))
+        else:
+            yield f"b0 += {'1u' if self.b.turned else 'b_line'};"
 
     def _columns_of_ones(self) -> Iterator[str]:
         for j in range(self.vectors):
             value = f"columns_b(b0, t{j}, lanes)"
+            if self.b.panels:
+                value = f"load4_b(q{j})"
             if self.b.turned:
                 value = f"vec4<B>({', '.join(f'load_b(b0 + s{j} + {i}u * b_line)' for i in range(4))})"
             yield f"let e{j} = {value};"
