@@ -58,6 +58,20 @@ def test_a_large_concatenation_of_fours_stays_apart_on_software_adapters(then: s
     check(model(body, "float[2,1024,8] x"))
 
 
+def test_a_large_lookup_of_rows_of_fours_stays_apart_on_software_adapters() -> None:
+    """What makes its indices is computed once for each, not once for each element of a row."""
+    body = "w = Relu(z) i = Clip(ids, low, high) y = Gather(w, i)"
+    bounds = {"low": np.array(0), "high": np.array(4)}
+    large, small, odd = (
+        parse(f"agraph (int64[4,{n}] ids, float[5,{row}] z) => (float[a,b,c] y) {{ {body} }}", bounds)
+        for n, row in ((256, 16), (8, 16), (256, 17))
+    )
+    for name, count in (("lavapipe", 3), ("webgpu", 2)):
+        counts = [dispatches(compiled(m, target=PRESETS[name])) for m in (large, small, odd)]
+        assert counts == [count, 2, 2]
+    check(large)
+
+
 def test_a_move_that_is_no_work_makes_no_kernel_of_single_elements() -> None:
     """Formulas over a vector that only stands along another axis are computed four at a time."""
     body = "t = Transpose<perm=[1,0,2]>(x) m = Mul(t, z) y = Add(m, m)"

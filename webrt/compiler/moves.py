@@ -10,9 +10,10 @@ from webrt.compiler.groups import MAX_STEPS, exact
 from webrt.compiler.lines import Lines
 from webrt.errors import UnsupportedOp, UnsupportedType
 from webrt.ir import Value
-from webrt.lowering import Builder
+from webrt.lowering import Builder, normalize_axis
 from webrt.ops.concat import LARGE, in_fours, is_large
 from webrt.ops.outline import Outline, launch_outlines, needed, of_formula, of_node, stored
+from webrt.ops.view import bits_of, unit
 from webrt.schemas import MS_DOMAIN
 
 _LOOKUP = f"{MS_DOMAIN}:GatherBlockQuantized"
@@ -91,6 +92,16 @@ class _Outlines:
             return False
         return is_large(node.output(), least) and in_fours(node)
 
+    def looks_up(self, i: int) -> bool:
+        """Whether line i is a large lookup of rows of whole fours: it moves four elements at once, where a software
+        adapter would work out the index of each again."""
+        node = self._lines.placed[i].node
+        if self._lines.target.kind != "software" or node.op != "Gather" or not is_large(node.output()):
+            return False
+        x = node.input(0)
+        inner = D.prod(x.known_shape[normalize_axis(node.attr("axis", 0), x.rank) + 1 :])
+        return unit(bits_of(x), (inner,)) >= 4
+
     def making(self, i: int, v: Value) -> dict[Value, Outline]:
         """The outline of a value that line i makes and of tensors within the line that it takes, if there are any."""
         return needed(self._of(i), v)
@@ -110,7 +121,8 @@ class _Outlines:
 def _fuse(lines: Lines, outlines: _Outlines, last: int) -> None:
     p = lines.placed[last]
     results = [v for v in p.node.outputs if v is not None]
-    own = outlines.making(last, results[0]) if len(results) == 1 and not outlines.apart(last) else {}
+    apart = outlines.apart(last) or outlines.looks_up(last)
+    own = outlines.making(last, results[0]) if len(results) == 1 and not apart else {}
     if not own or not _typed(own.values()):
         return
     members = _grow(lines, outlines, last, own)
