@@ -44,6 +44,29 @@ def test_ties_go_to_even_and_the_rest_saturates() -> None:
     check_node("QuantizeLinear", [x, np.float32(1), np.int8(0)], opset=13, expected=[want])
 
 
+def about_ties(scale: np.float32) -> Array:
+    """The f32 about each multiple of half a scale, and what saturates."""
+    steps = [np.asarray(np.arange(-516, 517) * (float(scale) / 2), np.float32)]
+    for towards in (np.float32(np.inf), np.float32(-np.inf)):
+        for _ in range(4):
+            steps.append(np.nextafter(steps[-1], towards))
+    return np.concatenate([*steps, np.array([np.inf, -np.inf, np.nan, 3e38, -3e38, 0.0, -0.0], np.float32)])
+
+
+@pytest.mark.parametrize(
+    "scale", [1.0, 0.1, 1 / 3, 255 / 127, 1 + 2**-23, 1 - 2**-24, 5 + 2**-21, 2.0**-80, 3e25, 1e-33]
+)
+def test_quotients_are_rounded_before_ties_go_to_even(scale: float) -> None:
+    by = np.float32(scale)
+    x = about_ties(by)
+    for zero in (np.int8(-128), np.int8(3), np.uint8(255), np.uint16(7)):
+        info = np.iinfo(zero.dtype)
+        with np.errstate(over="ignore"):
+            rounded = np.rint(x / by) + np.float64(zero)
+        want = np.clip(np.nan_to_num(rounded, nan=info.min), info.min, info.max).astype(zero.dtype)
+        check_node("QuantizeLinear", [x, by, zero], opset=13, constants=[1, 2], expected=[want])
+
+
 @pytest.mark.parametrize("dtype", TYPES)
 @pytest.mark.parametrize("axis", [0, 1, -1])
 def test_per_axis_and_blocked(dtype: str, axis: int) -> None:

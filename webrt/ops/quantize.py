@@ -35,6 +35,9 @@ _ROUNDED = {
 }
 """How a quotient is rounded to a narrow type, and the library for it."""
 
+_INTEGERS = 3 << 22
+"""In the sum of this and a small f32 the latter is rounded to an integer, half to even, in the last bits."""
+
 
 @dataclass
 class _Source:
@@ -131,15 +134,15 @@ def quantize_linear(n: Node, b: Builder) -> None:
     require([x], *T.FLOATS, T.I32)
     require([out], *_QUANTIZED)
     precision = dtype_of(n.attr("precision", 0) or (n.input(1).dtype or T.F32).code)
-    s = _source(n, b)
+    s, known = _source(n, b), _known(n)
     text, use = _ROUNDED.get(precision, ("{}", ()))
     quotient = text.format(f"f32_div(f32(load_x(i)), {s.scale})")
     if kind(out) == "f":
         moved = f"{quotient} + {s.zero}" if "zero" in s.reads else quotient
         result = saturated(moved, element_type(out), bool(n.attr("saturate", 1)))
         params, fns = s.params, s.fns
-    elif not s.reads:
-        _quantize_by_numbers(b, out, x, s, text, use)
+    elif known is not None:
+        _quantize_by_numbers(b, out, x, s, known, text, use)
         return
     else:
         result = f"Out(quantize({quotient}, {s.zero or '0'}))"
@@ -150,16 +153,60 @@ def quantize_linear(n: Node, b: Builder) -> None:
     )  # fmt: skip
 
 
-def _quantize_by_numbers(b: Builder, out: Value, x: Value, s: _Source, rounded: str, use: tuple[str, ...]) -> None:
+def _quantize_by_numbers(
+    b: Builder, out: Value, x: Value, s: _Source, known: tuple[float, int], rounded: str, use: tuple[str, ...]
+) -> None:
     """The same with one known scale and zero point, as a formula that other kernels can take in."""
-    zero = s.zero or "0"
+    zero, number, span = s.zero or "0", element_type(out).wgsl, quantized_range(out.dtype)
+    if rounded == "{}" and span["high"] - span["low"] < 256 and _apart(known[0]):
+        launch(b, out, {"x": x}, _nearest(*known, span["low"], span["high"], number), "quantize")
+        return
     text = (
         f"let q = {rounded.format(f'f32_div(f32(x), {s.scale})')}; let low = i32(p.low) - {zero}; "
         f"let high = i32(p.high) - {zero}; let r = select(i32(clamp(round(q), f32(low), f32(high))), low, is_nan(q)); "
-        f"return {element_type(out).wgsl}(r + {zero});"
+        f"return {number}(r + {zero});"
     )
-    params = {**s.params, **quantized_range(out.dtype)}
-    launch(b, out, {"x": x}, Formula(text, (*use, "nan", "divide"), params, in_range=True), "quantize")
+    launch(b, out, {"x": x}, Formula(text, (*use, "nan", "divide"), {**s.params, **span}, in_range=True), "quantize")
+
+
+def _nearest(scale: float, zero: int, low: int, high: int, number: str) -> Formula:
+    """round_half_even(x / scale) + zero, from low to high, without a quotient that is rounded exactly.
+
+    Between two integers all that matters is on which side of their middle x / scale is, or whether it is that number
+    once it is rounded to f32. `off` is how far x is from so many scales, exactly: a middle has 9 bits at most, and an
+    f32 holds its product with 12 bits of the scale. `off` in scales, added to the middle, is rounded as the quotient
+    is where `_apart` holds. The parameter `integers` is a constant that compilers would add to the middle's 0.5."""
+    upper = _word(_bits(scale) & 0xFFFFF000)
+    text = (
+        "let y = f32(x); let v = select(clamp(y, bitcast<f32>(p.least), bitcast<f32>(p.most)), bitcast<f32>(p.least), "
+        "is_nan(y)); let inverse = bitcast<f32>(p.inverse); let middle = floor(v * inverse) + 0.5; "
+        "let off = (v - middle * bitcast<f32>(p.upper)) - middle * bitcast<f32>(p.lower); "
+        "let q = middle + off * inverse; "
+        f"return {number}(bitcast<i32>(q + bitcast<f32>(p.integers)) + i32(p.shift));"
+    )
+    params: dict[str, Dim | float] = {
+        "least": (low - zero - 0.25) * scale, "most": (high - zero + 0.25) * scale, "inverse": 1 / scale,
+        "upper": upper, "lower": scale - upper, "integers": float(_INTEGERS), "shift": zero - _bits(_INTEGERS),
+    }  # fmt: skip
+    return Formula(text, ("nan",), params, in_range=True)
+
+
+def _apart(scale: float) -> bool:
+    """Whether the scale is usual, and no multiple of half its last place is so near half the last place of 1, 2, … 128
+    scales that a product of two f32 cannot tell them apart. Then half a place of a quotient is told apart, too."""
+    mantissa = (_bits(abs(scale)) & 0x7FFFFF) | 0x800000
+    rests = (mantissa % (1 << bits) for bits in range(16, 24))
+    return 1e-30 < scale < 1e30 and all(r == 0 or 4 < r < (1 << bits) - 4 for r, bits in zip(rests, range(16, 24)))
+
+
+def _bits(x: float) -> int:
+    """Those of the nearest f32."""
+    return int(np.float32(x).view(np.uint32))
+
+
+def _word(bits: int) -> float:
+    """The f32 with these bits."""
+    return float(np.uint32(bits).view(np.float32))
 
 
 QUANTIZE = """fn quantize(quotient: f32, zero: i32) -> i32 {
@@ -170,7 +217,7 @@ QUANTIZE = """fn quantize(quotient: f32, zero: i32) -> i32 {
 }"""
 
 
-def quantized_range(dtype: DType | None) -> Mapping[str, Dim]:
+def quantized_range(dtype: DType | None) -> Mapping[str, int]:
     """The smallest and the largest quantized value."""
     bits = dtype.width if dtype is not None else 8
     low = -(2 ** (bits - 1)) if dtype in T.SIGNED else 0
