@@ -1,12 +1,12 @@
 //! bindings a w scale * out:w
 //! params m n k fours words words_per_block *
-//! consts HALVES
-//! fns load4_a epilogue
+//! consts HALVES PARTS
+//! fns load4_a zero_at epilogue
 //! use index
 
 // out[row, column] = sum over k of a[row, k] * scale * (w - zero): 4 rows of one column per invocation.
 // w is [word, column]: a word holds 4 numbers of 8 bits along k, or 8 of 4 bits (HALVES 2: k … k+3 are the low halves
-// of its bytes, k+4 … k+7 the high ones). scale is [block, (scale, zero), column].
+// of its bytes, k+4 … k+7 the high ones). scale is [block, (scale, zero), column], or without zeros where PARTS is 1.
 
 struct Sums { low: vec4<f32>, high: vec4<f32> }
 
@@ -37,9 +37,9 @@ fn main(@builtin(workgroup_id) group: vec3<u32>, @builtin(num_workgroups) groups
   if (row >= p.m) { return; }
   var sums = vec4<f32>();
   for (var first = 0u; first < p.words; first += p.words_per_block) {
-    let at = first / p.words_per_block * 2u * p.n + column;
+    let at = first / p.words_per_block * PARTS * p.n + column;
     let scale = load_scale(at);
-    let zero = load_scale(at + p.n);
+    let zero = zero_at(at);
     var block = vec4<f32>();
     for (var word = first; word < min(first + p.words_per_block, p.words); word++) {
       let q = numbers(load_w(word * p.n + column), zero);

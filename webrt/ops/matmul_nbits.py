@@ -16,6 +16,7 @@ from webrt.dims import Dim
 from webrt.errors import InvalidModel, ShapeError
 from webrt.ir import Node
 from webrt.lowering import MAX_ITERATIONS, Builder, Info, Variant, grid, op, require
+from webrt.ops.nbits_numbers import Zeros
 from webrt.ops.nbits_tile import tile_variants
 from webrt.ops.nbits_weights import multiply_dequantized
 from webrt.ops.vectors import IDENTITY, Epilogue, can_load4, finish, kind, load4, through_temp, vec_of
@@ -49,7 +50,7 @@ def matmul_nbits(n: Node, b: Builder, epilogue: Epilogue = IDENTITY) -> None:
         multiply_dequantized(n, b, epilogue)
         return
     words = b.constant(_words(n.const(1), columns, k, halves))
-    scales = _scales(n, columns, -(-k // block), bits)
+    scales, zeros = _scales(n, columns, -(-k // block), bits)
     m = D.prod(a.known_shape[:-1])
     params: dict[str, Dim | float] = {
         "m": m, "n": columns, "k": k, "fours": columns // 4, "words": k // (4 * halves),
@@ -60,15 +61,19 @@ def matmul_nbits(n: Node, b: Builder, epilogue: Epilogue = IDENTITY) -> None:
     variant = Variant(
         "matmul_nbits",
         grid(D.mul(D.ceildiv(m, ROWS), columns)),
-        consts={"HALVES": halves},
-        fns=[load4("a", kind(a), aligned), epilogue.fn],
+        consts={"HALVES": halves, "PARTS": zeros.parts},
+        fns=[
+            load4("a", kind(a), aligned),
+            f"fn zero_at(at: u32) -> f32 {{ return {zeros.at('at', 'p.n', 'load_scale')}; }}",
+            epilogue.fn,
+        ],
         use=epilogue.use,
         vec=vec_of(a=(kind(a), aligned)),
     )
-    tiles = [] if columns % 4 else tile_variants(a, m, columns, bits, _whole(scales, bits), epilogue)
+    tiles = [] if columns % 4 else tile_variants(a, m, columns, bits, zeros, epilogue)
     out = through_temp(b, n.output(0))
     reads = {"a": a, "w": words, "scale": b.constant(scales), **epilogue.reads}
-    params |= epilogue.params
+    params |= {**({} if zeros.all is None else {"zero": zeros.all}), **epilogue.params}
     b.launch(*tiles, variant, reads=reads, writes={"out": out}, params=params, name="matmul_nbits")
     finish(b, out, n.output(0), "matmul_nbits")
 
@@ -85,8 +90,8 @@ def _words(packed: Array, columns: int, k: int, halves: int) -> Array:
     return np.ascontiguousarray(np.ascontiguousarray(data).view("<u4").T)
 
 
-def _scales(n: Node, columns: int, blocks: int, bits: int) -> Array:
-    """float32 [block, 2, column]: scale and zero point."""
+def _scales(n: Node, columns: int, blocks: int, bits: int) -> tuple[Array, Zeros]:
+    """float32 [block, 2, column]: scale and zero point; [block, 1, column] where all zero points are the same."""
     out = np.full((blocks, 2, columns), 2 ** (bits - 1), np.float32)
     out[:, 0] = n.const(2).astype(np.float32).reshape(columns, blocks).T
     if n.has(3):
@@ -95,10 +100,8 @@ def _scales(n: Node, columns: int, blocks: int, bits: int) -> Array:
             halves = np.stack([zeros & 15, zeros >> 4], axis=-1)
             zeros = halves.reshape(columns, -1)[:, :blocks]
         out[:, 1] = zeros.astype(np.float32).reshape(columns, blocks).T
-    return out
-
-
-def _whole(scales: Array, bits: int) -> bool:
-    """Whether all zero points are numbers that weights may be."""
-    zeros = scales[:, 1]
-    return bool(((zeros == np.floor(zeros)) & (zeros >= 0) & (zeros < 1 << bits)).all())
+    zeros = out[:, 1]
+    whole = bool(((zeros == np.floor(zeros)) & (zeros >= 0) & (zeros < 1 << bits)).all())
+    if zeros.size and bool((zeros == zeros.flat[0]).all()):
+        return out[:, :1], Zeros(float(zeros.flat[0]), whole)
+    return out, Zeros(None, whole)

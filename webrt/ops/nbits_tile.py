@@ -1,9 +1,7 @@
 """How a product with packed weights runs on which adapter: register tiles with weights through textures, or workgroups.
 
-A number becomes a float by putting its bits into the mantissa of a power of two and subtracting that: three
-instructions for four columns, and exact. SwiftShader shifts lane by lane; there bits that do not fit into a mantissa
-are converted where they are. Where invocations of a quad have rows of a in common, each loads one. On GPUs
-a workgroup shares the blocks of few rows, and unpacks the weights of many into its memory.
+Where invocations of a quad have rows of a in common, each loads one. On GPUs a workgroup shares the blocks of few rows,
+and unpacks the weights of many into its memory.
 """
 
 from __future__ import annotations
@@ -15,6 +13,7 @@ from webrt import dims as D
 from webrt.dims import Dim
 from webrt.ir import Value
 from webrt.lowering import Groups, Variant, grid
+from webrt.ops.nbits_numbers import Numbers, Zeros
 from webrt.ops.product_text import Lines, fetches_a, place_b
 from webrt.ops.product_variants import GPU, LLVMPIPE, SOFTWARE, Form, subgroups
 from webrt.ops.quads import LANES, PLUS, SWAPS, held, hold
@@ -42,7 +41,6 @@ GROUP = 8
 """Invocations of a workgroup: few, so that all cores have some where columns are few."""
 SLICES = 8
 """Parts of a workgroup that share the blocks along k."""
-MANTISSA, BIAS = 23, 127
 _STORE = """fn store4(row: u32, t: u32, v: vec4<f32>) {
   let i = row * p.n + 4u * t;
   let r = vec4<f32>(epilogue(v.x, i), epilogue(v.y, i + 1u), epilogue(v.z, i + 2u), epilogue(v.w, i + 3u));
@@ -52,9 +50,8 @@ _STORE = """fn store4(row: u32, t: u32, v: vec4<f32>) {
 _STORE_FOUR = "fn store(four: u32, v: vec4<f32>) { out[four] = epilogue4(v, 4u * four); }"
 
 
-def tile_variants(a: Value, m: Dim, columns: int, bits: int, whole: bool, epilogue: Epilogue) -> Iterator[Variant]:
-    """The variants for `m` rows of a and a multiple of 4 columns; `whole`: all zero points are numbers that weights of
-    so many bits may be."""
+def tile_variants(a: Value, m: Dim, columns: int, bits: int, zeros: Zeros, epilogue: Epilogue) -> Iterator[Variant]:
+    """The variants for `m` rows of a and a multiple of 4 columns."""
     dtype = kind(a)
     fours = can_load4(dtype, a.known_shape[-1])
     load, vec = load4("a", dtype, fours), {**vec_of(a=(dtype, fours)), "out": 4}
@@ -64,12 +61,12 @@ def tile_variants(a: Value, m: Dim, columns: int, bits: int, whole: bool, epilog
             form.body or ("matmul_nbits_quads" if form.lanes else "matmul_nbits_tile"), _groups(form, m, columns),
             use=epilogue.use, requires=form.requires, when=form.applies(m),
         )  # fmt: skip
-        fns = [load, epilogue.fn, _STORE, NbitsTile(form, bits, whole).fn]
+        fns = [load, epilogue.fn, _STORE, NbitsTile(form, bits, zeros).fn]
         if form.loader == "sampled":
             names, stores = held([epilogue.fn4, _STORE_FOUR])
-            fns = [load, *stores, PLUS, NbitsTile(form, bits, whole, names, epilogue.long or bool(epilogue.use)).fn]
+            fns = [load, *stores, PLUS, NbitsTile(form, bits, zeros, names, epilogue.long or bool(epilogue.use)).fn]
         if form.body == "matmul_workgroup":
-            reads = [*fetches_a(dtype, Lines(fours)), place_b(), _UNPACKED[bits]]
+            reads = [*fetches_a(dtype, Lines(fours)), place_b(), _unpacked(bits, zeros)]
             fns = [_ONE_MATRIX, *reads, epilogue.fn, _STORE_TILE]
             yield replace(made, consts={"SPAN": 16}, fns=fns, vec={**vec, **packed})
         elif form.body:
@@ -92,14 +89,21 @@ _COLUMNS = """fn four_b(at: u32, k: u32, t: u32) -> vec4<f32> {{
   let word = k / {each}u;
   let bit = {bit};
   let number = vec4<f32>((fours_w(word * p.fours + column) >> vec4<u32>(bit)) & vec4<u32>({most}u));
-  let place = word / p.words_per_block * 2u * p.fours + column;
-  return (number - fours_scale(place + p.fours)) * fours_scale(place);
+  let place = word / p.words_per_block * {parts}u * p.fours + column;
+  return (number - {zero}) * fours_scale(place);
 }}"""
-_UNPACKED = {
-    4: _COLUMNS.format(each=8, bit="k % 4u * 8u + k / 4u % 2u * 4u", most=15),
-    8: _COLUMNS.format(each=4, bit="k % 4u * 8u", most=255),
-}
-"""Columns of row k of the weights, where a product would read its right operand."""
+_BITS = {4: "k % 4u * 8u + k / 4u % 2u * 4u", 8: "k % 4u * 8u"}
+"""Where in its word the number of row k begins."""
+
+
+def _unpacked(bits: int, zeros: Zeros) -> str:
+    """Columns of row k of the weights, where a product would read its right operand."""
+    most = (1 << bits) - 1
+    return _COLUMNS.format(
+        each=32 // bits, bit=_BITS[bits], most=most, parts=zeros.parts, zero=zeros.at("place", "p.fours")
+    )
+
+
 _STORE_TILE = """fn store4(start: u32, t: u32, lanes: u32, v: vec4<f32>) {
   let i = start + 4u * t;
   let r = vec4<f32>(epilogue(v.x, i), epilogue(v.y, i + 1u), epilogue(v.z, i + 2u), epilogue(v.w, i + 3u));
@@ -114,7 +118,7 @@ class NbitsTile:
 
     form: Form
     bits: int
-    whole: bool
+    zeros: Zeros
     held: tuple[str, ...] = ()
     rolled: bool = False
 
@@ -127,20 +131,24 @@ class NbitsTile:
     def fn(self) -> str:
         """`fn tile(row, first, lane)`: computes and stores; `first` is the invocation's first vector of columns, the
         next ones are GROUP further on, and `lane` is its place in the quad."""
-        each = [(r, j) for r in range(self.form.rows) for j in range(self.form.vectors)]
+        rows, vectors = self.form.rows, self.form.vectors
+        each = [(r, j) for r in range(rows) for j in range(vectors)]
+        numbers = Numbers(self.bits, self.zeros, self.sampled)
+        zeros = list(numbers.subtrahends(vectors))
         return "\n".join(
             [
                 "fn tile(row: u32, first: u32, lane: u32) {",
                 "let fours = p.fours; let last_row = p.m - 1u; let words = p.words; let each = p.words_per_block;",
-                *(f"let t{j} = min(first + {j}u * GROUP, fours - 1u);" for j in range(self.form.vectors)),
+                *(f"let t{j} = min(first + {j}u * GROUP, fours - 1u);" for j in range(vectors)),
                 *(f"let r{r} = min(row + {self._start(r)}, last_row) * p.k;" for r in range(self.loads)),
                 *(f"var c{r}_{j} = vec4<f32>();" for r, j in each),
                 *self._first(),
-                "while (word < words) {",
-                *self._zeros(),
+                *numbers.constants(), *([] if self.zeros.all is None else zeros),
+                "while (word < words) {", *(zeros if self.zeros.all is None else []),
                 *(f"var b{r}_{j} = vec4<f32>();" for r, j in each),
                 "let last = min(word + each, words);",
-                "for (; word < last; word++) {", *self._weights(), *self._products(), f"k += {32 // self.bits}u;", "}",
+                "for (; word < last; word++) {",
+                *numbers.weights(vectors), *self._products(), f"k += {numbers.count}u;", "}",
                 *(f"c{r}_{j} += fours_scale(block + t{j}) * b{r}_{j};" for r, j in each),
                 *self._next(), "}",
                 *(self._from_lanes(each) if self.sampled else (f"{self._store(r, j)};" for r, j in each)),
@@ -152,13 +160,13 @@ class NbitsTile:
         """The first block."""
         slice_ = "lane / GROUP" if self.form.body else "0u"
         yield f"let slice = {slice_}; var word = slice * each;"
-        yield f"var k = word * {32 // self.bits}u; var block = slice * 2u * fours;"
+        yield f"var k = word * {32 // self.bits}u; var block = slice * {self.zeros.parts}u * fours;"
 
     def _next(self) -> Iterator[str]:
         """On to the next block, of a slice the one that it has next."""
         if self.form.body:
             yield f"word += {SLICES - 1}u * each; k = word * {32 // self.bits}u;"
-        yield f"block += {2 * SLICES if self.form.body else 2}u * fours;"
+        yield f"block += {self.zeros.parts * (SLICES if self.form.body else 1)}u * fours;"
 
     def _store(self, r: int, j: int) -> str:
         at = f"row + {r}u, first + {j}u * GROUP"
@@ -186,54 +194,6 @@ class NbitsTile:
 
     def _start(self, r: int) -> str:
         return f"(lane + {r * self.form.lanes}u)" if self.form.lanes else f"{r}u"
-
-    @property
-    def _places(self) -> list[int]:
-        """The first bit of each number of a word, in the order of k."""
-        return [bit + low for low in range(0, 8, self.bits) for bit in range(0, 32, 8)]
-
-    @property
-    def _half(self) -> int:
-        """From which bit on numbers are shifted down by it before they are unpacked."""
-        return 32 if self.sampled else 16
-
-    def _fits(self, bit: int) -> bool:
-        """Whether a number that begins at a bit fits into a mantissa."""
-        return bit + self.bits <= MANTISSA
-
-    def _zeros(self) -> Iterator[str]:
-        """What is subtracted, for each first bit."""
-        for j in range(self.form.vectors):
-            yield f"let zero{j} = fours_scale(block + fours + t{j});"
-            for bit in sorted({bit % self._half for bit in self._places}):
-                yield f"let z{j}_{bit} = {self._base(bit)}{f' + zero{j}' if self.whole else ''};"
-
-    def _base(self, bit: int) -> float:
-        """What a number that begins at a bit is more than it should be, as it is unpacked."""
-        if self._fits(bit):
-            return float(1 << MANTISSA - bit)
-        return -float(1 << self.bits - 1) if bit + self.bits == 32 else 0.0
-
-    def _weights(self) -> Iterator[str]:
-        for j in range(self.form.vectors):
-            yield f"let lo{j} = fours_w(word * fours + t{j});"
-            yield "" if self.sampled else f"let hi{j} = lo{j} >> vec4<u32>(16u);"
-            for i, place in enumerate(self._places):
-                bit = place % self._half
-                word = f"{'hi' if place >= self._half else 'lo'}{j}"
-                number = f"{self._unpacked(word, bit)} - z{j}_{bit}"
-                yield f"let w{j}_{i} = {number}{'' if self.whole else f' - zero{j}'};"
-
-    def _unpacked(self, word: str, bit: int) -> str:
-        """Four columns' numbers that begin at a bit of their words. The last bits of a word are those of a signed
-        number with the first of them the other way round."""
-        mask = ((1 << self.bits) - 1) << bit
-        if self._fits(bit):
-            power = BIAS + MANTISSA - bit << MANTISSA
-            return f"bitcast<vec4<f32>>(({word} & vec4<u32>({mask}u)) | vec4<u32>({power}u))"
-        if bit + self.bits == 32:
-            word = f"({word} ^ vec4<u32>({1 << 31}u))"
-        return f"vec4<f32>(bitcast<vec4<i32>>({word} & vec4<u32>({mask}u))) * {2.0**-bit!r}"
 
     def _products(self) -> Iterator[str]:
         for first in range(0, 32 // self.bits, 4):
