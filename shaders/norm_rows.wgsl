@@ -1,14 +1,14 @@
 //! bindings x * out:w
 //! params n length epsilon
-//! consts CENTRED LANES
+//! consts CENTRED LANES GROUP
 //! types V
 //! fns affine unit_x keep_out
-//! use index nan
+//! use nan
 
 // One invocation per row of p.length units V (f32 or vec4<f32>, read and written by unit_x and keep_out): mean, mean square of what is left, scaled values.
-@compute @workgroup_size(64)
+@compute @workgroup_size(GROUP)
 fn main(@builtin(workgroup_id) group: vec3<u32>, @builtin(num_workgroups) groups: vec3<u32>, @builtin(local_invocation_index) local: u32) {
-  let row = flat_index(group, groups, local);
+  let row = (group.y * groups.x + group.x) * GROUP + local;
   if (row >= p.n) { return; }
   let base = row * p.length;
   let count = f32(p.length * LANES);

@@ -1,15 +1,15 @@
 //! bindings x out:w
 //! params n length lowest
-//! consts LOG MASKED
+//! consts LOG MASKED GROUP
 //! types V
-//! use index nan float
+//! use nan float
 
 // One invocation per row of p.length units V (f32 or vec4<f32>): largest, sum of exponentials, quotients.
 // A row whose largest element is not finite is NaN; exp of a NaN may be anything.
 // MASKED: a row of -inf alone is 0.
-@compute @workgroup_size(64)
+@compute @workgroup_size(GROUP)
 fn main(@builtin(workgroup_id) group: vec3<u32>, @builtin(num_workgroups) groups: vec3<u32>, @builtin(local_invocation_index) local: u32) {
-  let row = flat_index(group, groups, local);
+  let row = (group.y * groups.x + group.x) * GROUP + local;
   if (row >= p.n) { return; }
   let base = row * p.length;
   var tops = V(bitcast<f32>(p.lowest));

@@ -8,11 +8,19 @@ import numpy as np
 import pytest
 
 from tests.kernels.harness import check_node
+from webrt.ops import standardize
 
 Array = np.ndarray[Any, Any]
 RNG = np.random.default_rng(5)
 MS = "com.microsoft"
 DTYPES = ["float32", "float16"]
+
+
+@pytest.fixture(params=["here", "elsewhere"], autouse=True)
+def adapter(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The forms for this adapter, and those for others."""
+    if request.param == "elsewhere":
+        monkeypatch.setattr(standardize, "SOFTWARE", {"kinds": ["gpu"]})
 
 
 def normal(*shape: int, dtype: str = "float32") -> Array:
@@ -41,6 +49,26 @@ def test_layer_normalization_broadcasts_scale() -> None:
     check_node(
         "LayerNormalization", [normal(2, 3, 4, 6), normal(4, 1), normal(1, 6)], {"axis": 2}, opset=17, constants=[1, 2]
     )
+
+
+@pytest.mark.parametrize("rows", [0, 31, 33, 50])
+@pytest.mark.parametrize("scaled", [(), (1,)])
+def test_rows_by_four(rows: int, scaled: tuple[int, ...]) -> None:
+    """Also of numbers that are far from 0, with an outlier, or not finite."""
+    x = normal(rows, 24)
+    x[:9] += 100
+    x[9:20, 0] = 1e4
+    x[20:21, 3], x[21:22, 5], x[22:23] = np.nan, np.inf, 7.0
+    wide = x.astype(np.float64)
+    scale, bias = normal(24), normal(24)
+    with np.errstate(invalid="ignore"):
+        spread = np.sqrt(wide.var(1, keepdims=True) + 1e-5)
+        centred = (wide - wide.mean(1, keepdims=True)) / spread
+        root = wide / np.sqrt((wide**2).mean(1, keepdims=True) + 1e-5)
+    check_node("RMSNormalization", [x, scale], opset=23, constants=scaled, expected=[(root * scale).astype(np.float32)])
+    for more in ([scale], [scale, bias]):
+        want = (centred * scale + (bias if len(more) == 2 else 0)).astype(np.float32)
+        check_node("LayerNormalization", [x, *more], opset=17, constants=scaled, expected=[want], atol=5e-5)
 
 
 def test_layer_normalization_of_long_rows() -> None:

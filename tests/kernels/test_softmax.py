@@ -6,9 +6,17 @@ import numpy as np
 import pytest
 
 from tests.kernels.harness import check_node
+from webrt.ops import softmax
 
 RNG = np.random.default_rng(3)
 NAMES = ["Softmax", "LogSoftmax", "Hardmax"]
+
+
+@pytest.fixture(params=["here", "elsewhere"], autouse=True)
+def adapter(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The forms for this adapter, and those for others."""
+    if request.param == "elsewhere":
+        monkeypatch.setattr(softmax, "SOFTWARE", {"kinds": ["gpu"]})
 
 
 @pytest.mark.parametrize("name", NAMES)
@@ -16,6 +24,7 @@ NAMES = ["Softmax", "LogSoftmax", "Hardmax"]
     ("shape", "axis"),
     [
         ((3, 4, 5), 1), ((2, 3, 4, 5, 6), -2), ((100, 64), -1), ((100, 63), 1), ((7,), 0), ((3, 64), 1), ((2, 700), 1),
+        ((9, 1), 1), ((5, 2), 1), ((70, 517), 1),
     ],
 )  # fmt: skip
 def test_axis(name: str, shape: tuple[int, ...], axis: int) -> None:

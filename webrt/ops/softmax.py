@@ -12,13 +12,17 @@ from dataclasses import replace
 from webrt import dims as D
 from webrt import dtypes as T
 from webrt.ir import Node, Value
-from webrt.lowering import Builder, Variant, grid, normalize_axis, op, require, same_as_first
+from webrt.lowering import WORKGROUP, Builder, Variant, grid, normalize_axis, op, require, same_as_first
 from webrt.ops.argminmax import arg_rows
+from webrt.ops.product_variants import SOFTWARE
 from webrt.ops.reduce import extreme, row_sums
 from webrt.ops.rows import Rows, fold_rows, split
 
 UNIT = {1: "f32", 4: "vec4<f32>"}
 """The type of a unit of 1 or 4 elements; shaders/lib/unit1.wgsl and unit4.wgsl work on it."""
+
+FEW = 8
+"""Invocations of a workgroup on software adapters, where a workgroup is work for one core."""
 
 
 def _rows(n: Node) -> Rows:
@@ -41,12 +45,16 @@ def softmax_rows(b: Builder, out: Value, x: Value, rows: Rows, *, log: bool = Fa
     name = "logsoftmax" if log else "softmax"
     if x.dtype == out.dtype == T.F32 and rows.contiguous and split(rows.count, rows.length) is None:
         vec = rows.vec(x)
-        variant = Variant(
-            "softmax_rows", grid(rows.count), consts={"LOG": log, "MASKED": masked}, types={"V": UNIT[vec]},
-            use=(f"unit{vec}",), vec={"x": vec, "out": vec},
+        told, same = {"LOG": log, "MASKED": masked}, {"x": vec, "out": vec}
+        many = Variant(
+            "softmax_rows", grid(rows.count), consts={**told, "GROUP": WORKGROUP}, types={"V": UNIT[vec]},
+            use=(f"unit{vec}",), vec=same,
         )  # fmt: skip
+        few = replace(many, groups=grid(rows.count, FEW), consts={**told, "GROUP": FEW}, requires=SOFTWARE)
+        if vec == 1:
+            few = replace(few, body="softmax_unaligned", types={}, use=(), vec={"x": 4})
         params = {"n": rows.count, "length": D.floordiv(rows.length, vec), "lowest": -math.inf}
-        b.launch(variant, reads={"x": x}, writes={"out": out}, params=params, name=name)
+        b.launch(few, many, reads={"x": x}, writes={"out": out}, params=params, name=name)
         return
     top = b.temp(T.F32, (rows.count,))
     widest = extreme(T.F32, True)

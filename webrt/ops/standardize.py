@@ -7,17 +7,20 @@ invocation can hold take the kernel norm_rows; others a fold for the mean, one f
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from webrt import dims as D
 from webrt import dtypes as T
 from webrt.ir import Value
-from webrt.lowering import Builder, Variant, grid
+from webrt.lowering import WORKGROUP, Builder, Variant, grid
+from webrt.ops.product_variants import SOFTWARE
 from webrt.ops.reduce import row_sums
 from webrt.ops.rows import Rows, split
-from webrt.ops.softmax import UNIT
+from webrt.ops.softmax import FEW, UNIT
 from webrt.ops.vectors import kind, load4, store_fours, vec_of
 
+MANY = 32
+"""Rows from which on four to an invocation are enough for two cores."""
 INVERSE_DEVIATION = "1.0 / sqrt(a / f32(p.length) + bitcast<f32>(p.epsilon))"
 
 
@@ -99,15 +102,31 @@ def _row_kernel(
         or split(rows.count, rows.length) is not None
     ):
         return False
-    variant = Variant(
-        "norm_rows", grid(rows.count), consts={"CENTRED": centred, "LANES": vec}, types={"V": UNIT[vec]},
-        use=(f"unit{vec}",),
+    one = Variant(
+        "norm_rows", grid(rows.count), consts={"CENTRED": centred, "LANES": vec, "GROUP": WORKGROUP},
+        types={"V": UNIT[vec]}, use=(f"unit{vec}",),
         fns=[*(_unit(k, v, vec) for k, v in reads.items()), _affine(given), _keep("out", out, vec)],
         vec=vec_of(**{k: (kind(v), vec == 4) for k, v in {**reads, "out": out}.items()}),
     )  # fmt: skip
     params = {"n": rows.count, "length": D.floordiv(rows.length, vec), "epsilon": epsilon}
-    b.launch(variant, reads=reads, writes={"out": out}, params=params, name=name)
+    variants = [*_for_software(one, rows, vec, given), one]
+    b.launch(*variants, reads=reads, writes={"out": out}, params=params, name=name)
     return True
+
+
+def _for_software(one: Variant, rows: Rows, vec: int, given: Mapping[str, Affine]) -> list[Variant]:
+    """norm_rows as software adapters run it: many rows of whole fours by four, others in small workgroups."""
+    fns = [f for f in one.fns if not f.startswith("fn affine(")]
+    four = replace(
+        one, body="norm_rows_four", groups=grid(D.ceildiv(rows.count, 4), FEW), fns=[*fns, _affine4(given)],
+        consts={"CENTRED": one.consts["CENTRED"], "GROUP": FEW}, use=(), requires=SOFTWARE,
+        when=D.le(MANY, rows.count),
+    )  # fmt: skip
+    return [*([four] if vec == 4 else []), _few(one, rows)]
+
+
+def _few(one: Variant, rows: Rows) -> Variant:
+    return replace(one, groups=grid(rows.count, FEW), consts={**one.consts, "GROUP": FEW}, requires=SOFTWARE)
 
 
 def _unit(name: str, v: Value, lanes: int) -> str:
@@ -126,6 +145,14 @@ def _affine(given: Mapping[str, Affine]) -> str:
     """`fn affine(v, k) -> V`: unit k of a row, scaled and shifted."""
     text = "v" + (" * unit_scale(k)" if "scale" in given else "") + (" + unit_bias(k)" if "bias" in given else "")
     return f"fn affine(v: V, k: u32) -> V {{ return {text}; }}"
+
+
+def _affine4(given: Mapping[str, Affine]) -> str:
+    """`fn affine4(m, k) -> mat4x4`: unit k of four rows, scaled and shifted."""
+    loads = "".join(f"let {name} = unit_{name}(k); " for name in given)
+    text = "m[{}]" + (" * scale" if "scale" in given else "") + (" + bias" if "bias" in given else "")
+    rows = ", ".join(text.format(r) for r in range(4))
+    return f"fn affine4(m: mat4x4<f32>, k: u32) -> mat4x4<f32> {{ {loads}return mat4x4<f32>({rows}); }}"
 
 
 def _keep(name: str, v: Value, lanes: int) -> str:
@@ -154,13 +181,13 @@ def skip_rows(
     touched = {**reads, "total": total, "out": out}
     units = [_unit(k, v, vec) for k, v in touched.items() if k != "out"]
     variant = Variant(
-        "skip_norm_rows", grid(rows.count), consts={"CENTRED": centred, "LANES": vec}, types={"V": UNIT[vec]},
-        use=(f"unit{vec}",),
+        "skip_norm_rows", grid(rows.count), consts={"CENTRED": centred, "LANES": vec, "GROUP": WORKGROUP},
+        types={"V": UNIT[vec]}, use=(f"unit{vec}",),
         fns=[*units, _affine(affine), summed, _keep("total", total, vec), _keep("out", out, vec)],
         vec=vec_of(**{k: (kind(v), vec == 4) for k, v in touched.items()}),
     )  # fmt: skip
     params = {"n": rows.count, "length": D.floordiv(rows.length, vec), "epsilon": epsilon}
-    b.launch(variant, reads=reads, writes={"total": total, "out": out}, params=params, name=name)
+    b.launch(_few(variant, rows), variant, reads=reads, writes={"total": total, "out": out}, params=params, name=name)
     return True
 
 
