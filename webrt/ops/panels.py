@@ -25,10 +25,9 @@ _STORED = WeakKeyDictionary[Value, Value]()
 
 
 def gain(b: Builder, right: Value, k: int, line: int) -> bool:
-    """Whether a constant with k rows of `line` elements is better read in panels: on software adapters large ones are,
-    which fit into a binding."""
+    """Whether a constant with k rows of `line` elements is read in panels: large ones are, which fit into a binding."""
     large = line > 4 * PANEL and kind(right).nbytes(k * line) >= LEAST
-    return b.target.kind == "software" and large and can_load4(kind(right), line) and len(b.windows(right)) == 1
+    return large and can_load4(kind(right), line) and len(b.windows(right)) == 1
 
 
 def with_zeros(b: Builder, right: Value, const: Array, columns: int) -> Value:

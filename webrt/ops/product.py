@@ -84,11 +84,12 @@ def product(
     if s.b_view is not None and len(b.windows(right)) > 1:
         raise UnsupportedOp("a view of a tensor that is larger than a binding")
     s = _rows_only(s)
-    s, right = _in_panels(b, *_padded(b, s, right))
+    s, right = _padded(b, s, right)
     splits = _splits(b, s, right)
     if splits > 1:
         _sum_of_splits(b, s, splits, left, right, out, epilogue, name)
         return
+    s, right = _in_panels(b, s, right)
     written = out if _in_fours(s, right, out) else through_temp(b, out)
     *parts, (first, last, part) = _parts_of_k(b, s, right)
     sums: dict[str, Value] = {}

@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from webrt.dtypes import DType
+from webrt.ops.panels import PANEL
 from webrt.ops.vectors import load4, store_fours
 
 
@@ -50,6 +51,10 @@ def fetches_b(dtype: DType, b: Lines) -> list[str]:
     load, body = _load_columns(dtype, b.fours, False), "return columns_b(at + k * p.b_line, t, 16u);"
     if b.turned:
         load, body = [], f"let i = at + k + 4u * t * p.b_line; return {_apart('b')};"
+    elif b.panels:
+        first, inner = f"(t & {2**32 - PANEL}u)", f"(t & {PANEL - 1}u)"
+        four = f"{first} * p.k_last + k * min({PANEL}u, p.b_line / 4u - {first}) + {inner}"
+        load, body = [load4("b", dtype, True, True)], f"return load4_b({four});"
     return [place_b(b.turned), *load, f"fn four_b(at: u32, k: u32, t: u32) -> vec4<B> {{ {body} }}"]
 
 

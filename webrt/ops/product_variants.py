@@ -16,6 +16,7 @@ from webrt import dtypes as T
 from webrt.dims import Dim
 from webrt.ir import Value
 from webrt.lowering import Groups, Operand, Variant, grid
+from webrt.ops.columns import by_columns
 from webrt.ops.matrices import Matrices
 from webrt.ops.product_text import Lines, fetches_a, fetches_b, stores, tile_loads
 from webrt.ops.quad_tile import QuadTile, store_four
@@ -135,7 +136,7 @@ def variants(o: Operands, may_use: Callable[[Mapping[str, Any]], bool]) -> Itera
     )
     known = replace(known, out=known.out and (known.b or o.b.turned))
     hoped, condition = _hoped(o, known)
-    for form in [f for f in FORMS if not (o.panels and f.body)]:
+    for form in FORMS:
         applies = form.applies(o.m) if may_use(form.requires) else 0
         pays = _not(D.lt(D.prod((*o.sizes, o.k)), form.worth)) if _in_slot(o.left) and form.worth else 1
         for textures, right in ((_textures(o, form), pays), ({"b": form.loader}, _not(pays))):
@@ -170,8 +171,10 @@ def _variant(o: Operands, form: Form, fours: Fours, textures: Mapping[str, str],
     a, b = Lines(fours.a, o.a.turned), Lines(fours.b, o.b.turned, o.panels)
     tile = Tile(form.rows, form.vectors, form.lanes, a, b, not fours.k, kinds["out"] == T.F32, o.band)
     ends = [o.epilogue.fn4 if fours.out else o.epilogue.fn, *stores(kinds["out"], fours.out, tile.apart, o.part)]
+    vec = vec_of(a=(kinds["a"], fours.a), b=(kinds["b"], fours.b), out=(kinds["out"], fours.out))
     if form.lanes == QUAD:
-        tile, ends = _in_quads(o, tile, fours, ends)
+        tile, ends, wide = _in_quads(o, tile, fours, ends)
+        vec |= dict.fromkeys(wide, 4)
     fetches = [*fetches_a(kinds["a"], a), *fetches_b(kinds["b"], b)]
     fns = [
         o.batch_offsets, *(fetches if form.body else tile_loads(kinds["a"], a, kinds["b"], b)),
@@ -188,20 +191,25 @@ def _variant(o: Operands, form: Form, fours: Fours, textures: Mapping[str, str],
         consts=consts,
         fns=fns,
         use=o.epilogue.use,
-        vec=vec_of(a=(kinds["a"], fours.a), b=(kinds["b"], fours.b), out=(kinds["out"], fours.out)),
+        vec=vec,
         requires=form.requires,
         textures=textures,
         when=when,
     )
 
 
-def _in_quads(o: Operands, tile: Tile, fours: Fours, ends: list[str]) -> tuple[Tile, list[str]]:
-    """The tile for quads, and what stores."""
-    names, ends = held([*ends, *([store_four(kind(o.out), o.part)] if fours.out else [])])
+def _in_quads(o: Operands, tile: Tile, fours: Fours, ends: list[str]) -> tuple[Tile, list[str], tuple[str, ...]]:
+    """The tile for quads, what stores, and the epilogue's operands that are bound as vec4s."""
+    columns, wide = tuple[str, ...](), tuple[str, ...]()
+    if fours.out and not tile.a.turned:
+        found = by_columns(o.epilogue, o.n)
+        columns, wide = found.columns, (*found.whole, *found.columns)
+        ends = [found.text, store_four(kind(o.out), o.part, columns)]
+    names, ends = held(ends)
     sizes = (tile.rows, tile.vectors, tile.lanes, tile.a, tile.b, tile.tail, tile.floats, tile.band)
     rolled = o.epilogue.long or bool(o.epilogue.use)
     ends += [*([PLUS] if tile.floats else []), *([ACROSS] if tile.a.turned else [])]
-    return QuadTile(*sizes, names, rolled, fours.out), ends
+    return QuadTile(*sizes, names, rolled, fours.out, columns, o.part), ends, wide
 
 
 def _textures(o: Operands, form: Form) -> dict[str, str]:
