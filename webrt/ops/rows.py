@@ -24,6 +24,8 @@ SHORT = 512
 LONG = 8192
 """Rows up to this length are folded by one invocation where there are at least MANY of them."""
 MANY = 64
+STRAIGHT = 4
+"""Rows up to this known length are folded without a loop."""
 MAX_PARTS = 12_000
 MAX_LENGTH = 2**29
 """Longest row: MAX_PARTS parts of fewer than lowering.MAX_ITERATIONS elements."""
@@ -148,7 +150,7 @@ def fold_rows(
     parts, vec = split(rows.count, rows.length), {"x": rows.vec(x)} if source == IDENTITY else {}
     whole = f"let c = {_context(context, 'i')};\nreturn finish(fold(row_base(i), 0u, p.length, c), c);"
     made = [*_made(x, source), *rows.walk()]
-    fns = [*made, *_functions(fold, vec.get("x", 1)), _finish(fold.finish)]
+    fns = [*made, *_functions(fold, vec.get("x", 1), rows.length), _finish(fold.finish)]
     if parts is None:
         map_through(b, out, whole, epilogue, reads=reads, params=params, fns=fns, use=use, vec=vec, name=name)
         return
@@ -227,18 +229,21 @@ def _finish(text: str) -> str:
     return f"fn finish(a: Acc, c: f32) -> Out {{ return {text}; }}"
 
 
-def _functions(fold: Fold, vec: int) -> list[str]:
-    """`fold(base, begin, end, c)`: elements begin … end of a row, in four chains (begin is a multiple of 4)."""
+def _functions(fold: Fold, vec: int, length: Dim | None = None) -> list[str]:
+    """`fold(base, begin, end, c)`: elements begin … end of a row, in four chains (begin is a multiple of 4); of rows of
+    a length that is known to be small all of them."""
     four = "let q = x[(base + r) >> 2u];" if vec == 4 else ""
     lanes = [f"q.{'xyzw'[k]}" if vec == 4 else f"load_x(base + row_at(r + {k}u))" for k in range(4)]
     chains = " ".join(f"a{k} = step(a{k}, {lane}, c);" for k, lane in enumerate(lanes))
+    fns = [_acc(fold), _merge(fold), f"fn step(a: Acc, v: X, c: f32) -> Acc {{ return {fold.step}; }}"]
+    head = "fn fold(base: u32, begin: u32, end: u32, c: f32) -> Acc {\n"
+    if isinstance(length, int) and length <= STRAIGHT:
+        steps = " ".join(f"a = step(a, {lane}, c);" for lane in lanes[:length])
+        return [*fns, f"{head}  let r = 0u;\n  {four}\n  var a = {fold.first};\n  {steps}\n  return a;\n}}"]
+    firsts = "".join(f"  var a{k} = {fold.first};\n" for k in range(4))
     return [
-        _acc(fold),
-        _merge(fold),
-        f"fn step(a: Acc, v: X, c: f32) -> Acc {{ return {fold.step}; }}",
-        "fn fold(base: u32, begin: u32, end: u32, c: f32) -> Acc {\n"
-        + "".join(f"  var a{k} = {fold.first};\n" for k in range(4))
-        + "  var r = begin;\n"
+        *fns,
+        f"{head}{firsts}  var r = begin;\n"
         + f"  for (; r + 4u <= end; r += 4u) {{ {four} {chains} }}\n"
         + "  for (; r < end; r += 1u) { a0 = step(a0, load_x(base + row_at(r)), c); }\n"
         + "  return merge(merge(a0, a1), merge(a2, a3));\n}",
