@@ -51,8 +51,11 @@ def scaled_sum(
     scaled, params = _scaled("alpha", alpha, "v")
     if c is None or beta == 0.0:
         return then.following(scaled, params) if params else then
-    term, more = _scaled("beta", beta, "load_c(i / p.n * p.c_row + i % p.n * p.c_column)")
     rows, columns = (1, 1, *c.known_shape)[-2:]
+    if rows == 1 and columns == shape[1]:
+        term, more = _scaled("beta", beta, "load_c(i % p.n)")
+        return then.following(f"{scaled} + {term}", {**params, **more}, c=c)
+    term, more = _scaled("beta", beta, "load_c(i / p.n * p.c_row + i % p.n * p.c_column)")
     steps = {"c_row": _step(b, shape[0], rows, columns), "c_column": _step(b, shape[1], columns, 1)}
     return then.following(f"{scaled} + {term}", {**params, **more, **steps}, c=c)
 

@@ -201,13 +201,13 @@ def _variant(o: Operands, form: Form, fours: Fours, textures: Mapping[str, str],
 def _in_quads(o: Operands, tile: Tile, fours: Fours, ends: list[str]) -> tuple[Tile, list[str], tuple[str, ...]]:
     """The tile for quads, what stores, and the epilogue's operands that are bound as vec4s."""
     columns, wide = tuple[str, ...](), tuple[str, ...]()
-    if fours.out and not tile.a.turned:
+    if fours.out:
         found = by_columns(o.epilogue, o.n)
         columns, wide = found.columns, (*found.whole, *found.columns)
         ends = [found.text, store_four(kind(o.out), o.part, columns)]
     names, ends = held(ends)
     sizes = (tile.rows, tile.vectors, tile.lanes, tile.a, tile.b, tile.tail, tile.floats, tile.band)
-    rolled = o.epilogue.long or bool(o.epilogue.use)
+    rolled = o.epilogue.long or bool(o.epilogue.use) or not fours.out
     ends += [*([PLUS] if tile.floats else []), *([ACROSS] if tile.a.turned else [])]
     return QuadTile(*sizes, names, rolled, fours.out, columns, o.part), ends, wide
 

@@ -7,7 +7,7 @@ end are the last ones once more, where they can be.
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
 from webrt.dtypes import DType
@@ -19,11 +19,14 @@ from webrt.ops.vectors import store_fours
 @dataclass(frozen=True)
 class QuadTile(Tile):
     """`held`: the parameters that the functions for storing read, as variables held_<name>. `rolled`: a store is in the
-    text once. `fours`: rows of the output are written by `store`, else by `store4`."""
+    text once. `fours`: rows of the output are written by `store`, else by `store4`. `columns`: what the former takes of
+    a column, by the names of operands."""
 
     held: tuple[str, ...] = ()
     rolled: bool = False
     fours: bool = False
+    columns: tuple[str, ...] = ()
+    part: bool = False
 
     @property
     def clamped(self) -> bool:
@@ -65,34 +68,42 @@ class QuadTile(Tile):
 
     def _ends(self) -> Iterator[str]:
         yield hold(self.held)
-        if self.clamped:
-            yield f"let row_start = {'0u' if self.band else 'z * p.m'}; let row_fours = p.n / 4u;"
-        else:
-            yield f"let row_start = {'0u' if self.band else 'z * p.m'}; let row_size = p.n;"
-            yield f"let row_end = {'p.first_row + ' if self.band else ''}p.m;"
+        yield f"let row_start = {'0u' if self.band else 'z * p.m'}; let row_size = p.n{' / 4u' if self.fours else ''};"
+        if not self.clamped:
+            yield f"let row_end = {'p.first_row + ' if self.band else ''}p.m; let width = p.width;"
+        before = " + held_column / 4u" if self.part else ""
+        for j in range(self.vectors):
+            yield from (f"let {k}_{j} = fours_{k}(t{j}{before});" for k in self.columns)
         if not self.rolled:
             for r in range(self.rows):
-                yield from self._stores(f"{r // LANES * LANES}u + (lane ^ {r % LANES}u)", r)
+                yield self._stores(f"{r // LANES * LANES}u + (lane ^ {r % LANES}u)", r)
             return
         yield f"var sums: array<vec4<Out>, {self.rows * self.vectors}>;"
         for r in range(self.rows):
             yield from (f"sums[{r * self.vectors + j}] = c{r}_{j};" for j in range(self.vectors))
         yield f"for (var r = 0u; r < {self.rows}u; r++) {{"
-        yield from (*self._stores("(r ^ lane)", None), "}")
+        yield from (self._stores("(r ^ lane)", None), "}")
 
-    def _stores(self, row: str, r: int | None) -> Iterator[str]:
+    def _stores(self, row: str, r: int | None) -> str:
         """A row's; None: the one with number r."""
         values = [f"c{r}_{j}" if r is not None else f"sums[r * {self.vectors}u + {j}u]" for j in range(self.vectors)]
+        own = " ".join(self._store(j, v) for j, v in enumerate(values))
         if self.clamped:
-            own = " ".join(f"store(start + t{j}, {v});" for j, v in enumerate(values))
-            yield f"{{ let start = (row_start + min(row + {row}, last_row)) * row_fours; {own} }}"
-        else:
-            own = " ".join(f"store4(start, t{j}, lanes, {v});" for j, v in enumerate(values))
-            yield f"if (row + {row} < row_end) {{ let start = (row_start + row + {row}) * row_size; {own} }}"
+            return f"{{ let start = (row_start + min(row + {row}, last_row)) * row_size; {own} }}"
+        return f"if (row + {row} < row_end) {{ let start = (row_start + row + {row}) * row_size; {own} }}"
+
+    def _store(self, j: int, value: str) -> str:
+        if not self.fours:
+            return f"store4(start, t{j}, lanes, {value});"
+        store = f"store(start + t{j}, {value}{''.join(f', {k}_{j}' for k in self.columns)});"
+        return store if self.clamped else f"if (4u * t{j} < width) {{ {store} }}"
 
 
-def store_four(dtype: DType, part: bool) -> str:
-    """`store(four, v)`: the four of the output with that number, counted from p.column on where it is a `part`."""
+def store_four(dtype: DType, part: bool, columns: Sequence[str] = ()) -> str:
+    """`store(four, v, …)`: the four of the output with that number, counted from p.column on where it is a `part`; the
+    rest are what epilogue4 takes of `columns`."""
     at = "four + p.column / 4u" if part else "four"
-    store = "out[at] = r;" if dtype.bits == 32 else store_fours(dtype)
-    return f"fn store(four: u32, v: vec4<Out>) {{ let at = {at}; let i = 4u * at; let r = epilogue4(v, i); {store} }}"
+    store = "out[at] = r;" if dtype.bits == 32 else f"let i = 4u * at; {store_fours(dtype)}"
+    more = "".join(f", in_{k}: vec4<f32>" for k in columns)
+    call = f"epilogue4(v, at{''.join(f', in_{k}' for k in columns)})"
+    return f"fn store(four: u32, v: vec4<Out>{more}) {{ let at = {at}; let r = {call}; {store} }}"

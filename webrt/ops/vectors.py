@@ -83,14 +83,21 @@ def through(epilogue: Epilogue, element: str, lanes: int = 1) -> tuple[str, list
     return "return epilogue(value(i), i);", [value, epilogue.fn]
 
 
-def lane_by_lane(name: str, lane: str, epilogue: Epilogue, fours: Sequence[str] = (), by_fours: bool = False) -> str:
+def lane_by_lane(
+    name: str, lane: str, epilogue: Epilogue, fours: Sequence[str] = (), by_fours: bool = False,
+    given: Sequence[str] = (),
+) -> str:  # fmt: skip
     """`fn <name>(v: vec4<Out>, i: u32) -> vec4<Out>` that calls `lane` for elements i … i+3, with those of the operands
     `fours` as more arguments. Long formulas stand in the text once: a pipeline takes as long to make as all copies of
-    them together. `by_fours`: for elements 4 · four … of its argument `four`, in a loop only where they are huge."""
-    head = f"fn {name}(v: vec4<Out>, {'four' if by_fours else 'i'}: u32) -> vec4<Out> {{"
+    them together. `by_fours`: for elements 4 · four … of its argument `four`, in a loop only where they are huge.
+    `given`: operands whose fours are arguments in_<name>, and what `lane` takes last."""
+    more = "".join(f", in_{k}: vec4<f32>" for k in given)
+    head = f"fn {name}(v: vec4<Out>, {'four' if by_fours else 'i'}: u32{more}) -> vec4<Out> {{"
     if epilogue == IDENTITY:
         return f"{head} return v; }}"
     loads = " ".join(f"var at_{k} = fours_{k}({'four' if by_fours else 'i >> 2u'});" for k in fours)
+    loads = " ".join([loads, *(f"var at_{k} = in_{k};" for k in given)])
+    fours = (*fours, *given)
     if by_fours:
         loads = f"let i = 4u * four; {loads}"
     if len(epilogue.fn) <= (HUGE if by_fours else LONG):
