@@ -115,6 +115,19 @@ def test_every_form(form: Form | None, bits: int, monkeypatch: pytest.MonkeyPatc
         assert layout[1:3] == {"buffer": "rr", "sampled": "uf", "storage": "UF"}[form.loader if form else "buffer"]
 
 
+@pytest.mark.parametrize("form", nbits_tile.TALL, ids=lambda f: f.loader)
+@pytest.mark.parametrize("dtype", ["float32", "float16"])
+def test_many_products_read_rows_through_a_texture(form: Form, dtype: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    needs = subgroups(device().target.subgroup_sizes[0], {})
+    monkeypatch.setattr(nbits_tile, "TALL", (replace(form, requires=needs, least=0),))
+    monkeypatch.setattr(nbits_tile, "WORTH", 9 * 96 * 144)
+    for lead, zeros, texture in (((9,), "", True), ((9,), "packed", True), ((8,), "", False), ((10,), "", False)):
+        plan = check(lead, 144, 96, bits=8, block=16, zeros=zeros, dtype=dtype)
+        made = [plan.kernels[a[0]] for s in plan.steps if isinstance(s, Dispatch) for a in s.alternatives]
+        layouts = {kernel_layout(k.wgsl).access[0] for k in made}
+        assert bool(layouts & set("fuFU")) == texture
+
+
 @pytest.mark.parametrize("name", ["int4", "uint4"])
 def test_gathered_blocks_of_small_numbers(name: str) -> None:
     """GatherBlockQuantized of numbers that are not packed; onnxruntime cannot be fed them as arrays."""

@@ -19,6 +19,8 @@ from webrt.ops.product_variants import GPU, LLVMPIPE, SOFTWARE, Form, subgroups
 from webrt.ops.quads import LANES, PLUS, SWAPS, held, hold
 from webrt.ops.vectors import Epilogue, can_load4, kind, load4, vec_of
 
+WORTH, COLUMNS = 1 << 21, 16
+"""Terms from which on it pays to copy a into a texture, and how many columns it needs for each of its rows."""
 FORMS = (
     Form(1, 2, 0, "storage", LLVMPIPE, most=1),
     Form(1, 2, 0, "sampled", SOFTWARE, most=1),
@@ -33,8 +35,8 @@ FORMS = (
 )
 """In order of preference; those of 4 lanes share rows in quads."""
 TALL = (
-    Form(16, 2, 4, "storage", subgroups(8, LLVMPIPE), least=24),
-    Form(12, 2, 4, "sampled", subgroups(4, SOFTWARE), least=9),
+    Form(16, 2, 4, "storage", subgroups(8, LLVMPIPE), least=24, worth=WORTH),
+    Form(12, 2, 4, "sampled", subgroups(4, SOFTWARE), least=9, worth=WORTH),
 )
 """What goes before them with weights of 8 bits: more rows for each weight that is unpacked."""
 GROUP = 8
@@ -54,17 +56,22 @@ def tile_variants(a: Value, m: Dim, columns: int, bits: int, zeros: Zeros, epilo
     """The variants for `m` rows of a and a multiple of 4 columns."""
     dtype = kind(a)
     fours = can_load4(dtype, a.known_shape[-1])
-    load, vec = load4("a", dtype, fours), {**vec_of(a=(dtype, fours)), "out": 4}
+    load, vec = load4("a", dtype, fours, True), {**vec_of(a=(dtype, fours)), "out": 4}
     packed = {"w": 4, "scale": 4}
     for form in (*TALL, *FORMS) if bits == 8 else FORMS:
         made = Variant(
             form.body or ("matmul_nbits_quads" if form.lanes else "matmul_nbits_tile"), _groups(form, m, columns),
             use=epilogue.use, requires=form.requires, when=form.applies(m),
         )  # fmt: skip
-        fns = [load, epilogue.fn, _STORE, NbitsTile(form, bits, zeros).fn]
+        fns = [load, epilogue.fn, _STORE, NbitsTile(form, bits, zeros, fours).fn]
         if form.loader == "sampled":
             names, stores = held([epilogue.fn4, _STORE_FOUR])
-            fns = [load, *stores, PLUS, NbitsTile(form, bits, zeros, names, epilogue.long or bool(epilogue.use)).fn]
+            fns = [
+                load,
+                *stores,
+                PLUS,
+                NbitsTile(form, bits, zeros, fours, names, epilogue.long or bool(epilogue.use)).fn,
+            ]
         if form.body == "matmul_workgroup":
             reads = [*fetches_a(dtype, Lines(fours)), place_b(), _unpacked(bits, zeros)]
             fns = [_ONE_MATRIX, *reads, epilogue.fn, _STORE_TILE]
@@ -75,7 +82,17 @@ def tile_variants(a: Value, m: Dim, columns: int, bits: int, zeros: Zeros, epilo
         else:
             consts = {"ROWS": form.rows, "VECTORS": form.vectors, "GROUP": GROUP}
             textures = dict.fromkeys(("w", "scale"), form.loader)
-            yield replace(made, consts=consts, fns=fns, vec=vec, textures=textures)
+            made = replace(made, consts=consts, fns=fns, vec=vec, textures=textures)
+            copied = D.mul(form.applies(m), _copied(m, a.known_shape[-1], columns)) if form.worth and fours else 0
+            if copied != 0:
+                yield replace(made, textures={**textures, "a": form.loader}, when=copied)
+            yield made
+
+
+def _copied(m: Dim, k: Dim, columns: int) -> Dim:
+    """Not 0 where a goes into a texture: products are many, and it takes a quarter of the bytes of weights or less."""
+    many = D.sub(1, D.lt(D.prod((m, k, columns)), WORTH))
+    return D.mul(many, D.le(D.mul(m, COLUMNS), columns))
 
 
 def _groups(form: Form, m: Dim, columns: int) -> Groups:
@@ -114,11 +131,12 @@ _STORE_TILE = """fn store4(start: u32, t: u32, lanes: u32, v: vec4<f32>) {
 @dataclass(frozen=True)
 class NbitsTile:
     """The unrolled text of a tile of 32-bit words that hold 32 / `bits` weights along k, in the order that
-    shaders/matmul_nbits.wgsl tells."""
+    shaders/matmul_nbits.wgsl tells. `fours`: rows of a are read in aligned fours, and counted in them."""
 
     form: Form
     bits: int
     zeros: Zeros
+    fours: bool
     held: tuple[str, ...] = ()
     rolled: bool = False
 
@@ -139,8 +157,9 @@ class NbitsTile:
             [
                 "fn tile(row: u32, first: u32, lane: u32) {",
                 "let fours = p.fours; let last_row = p.m - 1u; let words = p.words; let each = p.words_per_block;",
+                f"let a_line = p.k{' / 4u' if self.fours else ''};",
                 *(f"let t{j} = min(first + {j}u * GROUP, fours - 1u);" for j in range(vectors)),
-                *(f"let r{r} = min(row + {self._start(r)}, last_row) * p.k;" for r in range(self.loads)),
+                *(f"let r{r} = min(row + {self._start(r)}, last_row) * a_line;" for r in range(self.loads)),
                 *(f"var c{r}_{j} = vec4<f32>();" for r, j in each),
                 *self._first(),
                 *numbers.constants(), *([] if self.zeros.all is None else zeros),
@@ -148,7 +167,7 @@ class NbitsTile:
                 *(f"var b{r}_{j} = vec4<f32>();" for r, j in each),
                 "let last = min(word + each, words);",
                 "for (; word < last; word++) {",
-                *numbers.weights(vectors), *self._products(), f"k += {numbers.count}u;", "}",
+                *numbers.weights(vectors), *self._products(), f"k += {self._places(numbers.count)}u;", "}",
                 *(f"c{r}_{j} += fours_scale(block + t{j}) * b{r}_{j};" for r, j in each),
                 *self._next(), "}",
                 *(self._from_lanes(each) if self.sampled else (f"{self._store(r, j)};" for r, j in each)),
@@ -160,12 +179,12 @@ class NbitsTile:
         """The first block."""
         slice_ = "lane / GROUP" if self.form.body else "0u"
         yield f"let slice = {slice_}; var word = slice * each;"
-        yield f"var k = word * {32 // self.bits}u; var block = slice * {self.zeros.parts}u * fours;"
+        yield f"var k = word * {self._places(32 // self.bits)}u; var block = slice * {self.zeros.parts}u * fours;"
 
     def _next(self) -> Iterator[str]:
         """On to the next block, of a slice the one that it has next."""
         if self.form.body:
-            yield f"word += {SLICES - 1}u * each; k = word * {32 // self.bits}u;"
+            yield f"word += {SLICES - 1}u * each; k = word * {self._places(32 // self.bits)}u;"
         yield f"block += {self.zeros.parts * (SLICES if self.form.body else 1)}u * fours;"
 
     def _store(self, r: int, j: int) -> str:
@@ -192,12 +211,16 @@ class NbitsTile:
         """How many rows of a an invocation loads."""
         return self.form.rows // max(1, self.form.lanes)
 
+    def _places(self, elements: int) -> int:
+        """Elements of a row of a, counted as `load4_a` counts."""
+        return elements // 4 if self.fours else elements
+
     def _start(self, r: int) -> str:
         return f"(lane + {r * self.form.lanes}u)" if self.form.lanes else f"{r}u"
 
     def _products(self) -> Iterator[str]:
         for first in range(0, 32 // self.bits, 4):
-            yield from (f"let own{r}_{first} = load4_a(r{r} + k + {first}u);" for r in range(self.loads))
+            yield from (f"let own{r}_{first} = load4_a(r{r} + k + {self._places(first)}u);" for r in range(self.loads))
             for r in range(self.form.rows):
                 yield f"let x{r}_{first} = {self._row(r, first)};"
                 for j in range(self.form.vectors):
