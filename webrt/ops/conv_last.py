@@ -17,7 +17,9 @@ from webrt.ir import Node, Value
 from webrt.lowering import MAX_ITERATIONS, Builder, Variant, grid, require
 from webrt.ops.bands import Band, Names, bands
 from webrt.ops.conv_quads import Quad, Text, by_quads, quad
+from webrt.ops.conv_rows import DOTTED, by_rows
 from webrt.ops.conv_shared import BLOCK, shared
+from webrt.ops.conv_weights import packed_last
 from webrt.ops.depthwise_last import depthwise_last
 from webrt.ops.loaders import epilogue4, in_fours, through_textures
 from webrt.ops.unfold import unfolded, unfolds
@@ -56,6 +58,11 @@ class _Tiles:
     def blocks(self) -> int:
         """Blocks in a group, the last one padded with zeros."""
         return -(-self.outs // self.block)
+
+    @property
+    def dotted(self) -> bool:
+        """Whether weights lie together by input channels, since there are few output channels."""
+        return self.outs <= DOTTED
 
 
 def conv_last(n: Node, b: Builder, epilogue: Epilogue = IDENTITY) -> None:
@@ -156,22 +163,24 @@ def _launch(
     params |= spread or {}
     padded = not (width.before == 0 and width.after == 0)
     outside = padded or not (height.before == 0 and height.after == 0)
-    weights, place = b.constant(packed(*operands, s.groups, s.block)), _SPREAD if spread else _PLACE
+    weights, place = b.constant(packed_last(*operands, s.groups, s.block, s.dotted)), _SPREAD if spread else _PLACE
     parts = list(bands(b, x, images, height, width))
     total = _Sum(taps, fours, pointwise, outside, bool(spread), quad(parts[0].pixel_count, s.outs))
     for band in parts:
-        tile = _tile(s.block // 4, pointwise, padded, epilogue.long, band.names)
+        tile = _tile(s, pointwise, padded, epilogue.long, band.names)
         tiles = D.ceildiv(band.columns, PIXELS)
         sizes = {"images": band.images, "rows": band.rows, "columns": band.columns, "tiles": tiles}
         more = epilogue.reads if spread else band.operands(epilogue, out, s.outs * s.groups)
         b.launch(
-            *_variants(s, band, [place, tile], total, epilogue), reads={"x": band.left, "w": weights, **more},
+            *_variants(s, band, [place, tile], width, total, epilogue), reads={"x": band.left, "w": weights, **more},
             writes={"out": out}, params={**sizes, **params, **band.params, **epilogue.params}, name="conv_last",
             sizes=(band.pixel_count, s.groups * s.outs, s.channels, taps),
         )  # fmt: skip
 
 
-def _variants(s: _Tiles, band: Band, fns: Sequence[str], c: _Sum, epilogue: Epilogue) -> tuple[Variant, ...]:
+def _variants(
+    s: _Tiles, band: Band, fns: Sequence[str], width: Axis, c: _Sum, epilogue: Epilogue
+) -> tuple[Variant, ...]:
     """`fns`: `place` and `tile`."""
     whole = s.together % 4 == 0
     place, tile = fns
@@ -189,10 +198,13 @@ def _variants(s: _Tiles, band: Band, fns: Sequence[str], c: _Sum, epilogue: Epil
     variants = through_textures(variant, names)
     by_four = whole and not c.spread
     text = Text(c.form, s.block, by_four, c.point, c.outside, c.fours == 1, band.names, epilogue)
+    rows = () if c.spread else by_rows(variant, names, s.groups, s.outs, band, width, text)
+    if s.dotted:
+        return (*rows, *variants)
     quads = by_quads(variant, names, band.pixel_count, s.groups, s.outs, text)
     if c.taps > 1 and s.block == BLOCK:
-        return (*shared(variant, names, band.pixel_count, s.groups, s.outs, band.names), quads, *variants)
-    return (quads, *variants)
+        return (*shared(variant, names, band.pixel_count, s.groups, s.outs, band.names), *rows, quads, *variants)
+    return (*rows, quads, *variants)
 
 
 def with_fours(b: Builder, x: Value) -> Value:
@@ -205,19 +217,6 @@ def with_fours(b: Builder, x: Value) -> Value:
     params: dict[str, Dim | float] = {"padded": out.known_shape[-1], "own": channels}
     b.map(out, text, reads={"x": x}, params=params, name="pad_channels")
     return out
-
-
-def packed(weights: np.ndarray[Any, Any], bias: np.ndarray[Any, Any], groups: int, block: int) -> Any:
-    """[group · block, (tap, four, input channel, output channel) and then biases] of [group · out, channel, tap …]."""
-    outs, channels = weights.shape[0] // groups, weights.shape[1]
-    blocks, fours = -(-outs // block), -(-channels // 4)
-    taps = weights.reshape(groups, outs, channels, -1)
-    room = np.zeros((groups, blocks * block, fours * 4, taps.shape[-1]), np.float32)
-    room[:, :outs, :channels] = taps
-    ordered = room.reshape(groups * blocks, block, fours * 4, -1).transpose(0, 3, 2, 1).reshape(groups * blocks, -1)
-    last = np.zeros((groups, blocks * block), np.float32)
-    last[:, :outs] = bias.reshape(groups, outs)
-    return np.concatenate([ordered, last.reshape(groups * blocks, block)], axis=1)
 
 
 _PLACE = "fn place(pixel: u32, group: u32, o: u32) -> u32 { return pixel * p.all + group * p.outs + o; }"
@@ -238,9 +237,10 @@ def _store(whole: bool) -> str:
     return "\n".join([head, *(one.format(k=k, c=c) for k, c in enumerate("xyzw")), "}"])
 
 
-def _tile(wide: int, pointwise: bool, padded: bool, long: bool, of: Names) -> str:
-    """`tile(image, row, column, block)`: PIXELS pixels of `wide` fours of output channels, computed and stored; `long`:
-    `store4` has a long text."""
+def _tile(s: _Tiles, pointwise: bool, padded: bool, long: bool, of: Names) -> str:
+    """`tile(image, row, column, block)`: PIXELS pixels of a block's fours of output channels, computed and stored;
+    `long`: `store4` has a long text."""
+    wide = s.block // 4
     lines = [
         f"fn tile({of.arguments}, block: u32) {{{of.head}",
         "let group = block / p.group_blocks;",
@@ -249,7 +249,7 @@ def _tile(wide: int, pointwise: bool, padded: bool, long: bool, of: Names) -> st
         *(f"let bias{t} = fours_w(own + p.weights - {wide - t}u);" for t in range(wide)),
         *(f"var a{j}_{t} = bias{t};" for j in range(PIXELS) for t in range(wide)),
         *(_POINT if pointwise else _TAPS),
-        *_steps(wide, padded, "" if pointwise else "p.stride_1 * "),
+        *_steps(s, padded, "" if pointwise else "p.stride_1 * "),
         "" if pointwise else "}",
         f"let first = (image * {of.height} + row) * {of.width} + column;",
     ]
@@ -276,8 +276,9 @@ _TAPS = (
 )
 
 
-def _steps(wide: int, padded: bool, stride: str) -> list[str]:
+def _steps(s: _Tiles, padded: bool, stride: str) -> list[str]:
     """The loop over fours of input channels of one tap."""
+    wide = s.block // 4
     lines = [f"let step = {stride}p.row_fours;", "for (var four = 0u; four < p.fours; four++) {"]
     for j in range(PIXELS):
         load = f"fours_x(at + {j}u * step)"
@@ -286,5 +287,5 @@ def _steps(wide: int, padded: bool, stride: str) -> list[str]:
     for t in range(wide):
         columns = ", ".join(f"fours_w(weight + {k * wide + t}u)" for k in range(4))
         lines.append(f"let w{t} = mat4x4<f32>({columns});")
-        lines += [f"a{j}_{t} += w{t} * x{j};" for j in range(PIXELS)]
+        lines += [f"a{j}_{t} += {f'x{j} * w{t}' if s.dotted else f'w{t} * x{j}'};" for j in range(PIXELS)]
     return [*lines, f"at += 1u; weight += {4 * wide}u;", "}"]

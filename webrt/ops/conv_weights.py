@@ -113,5 +113,22 @@ def packed_bias(b: Builder, bias: Value | None, dtype: DType, groups: int, outs:
     return out
 
 
+def packed_last(
+    weights: np.ndarray[Any, Any], bias: np.ndarray[Any, Any], groups: int, block: int, dotted: bool = False
+) -> Any:
+    """[group · block, (tap, four, input channel, output channel) and then biases] of [group · out, channel, tap …];
+    `dotted`: the input channel comes last."""
+    outs, channels = weights.shape[0] // groups, weights.shape[1]
+    blocks, fours = -(-outs // block), -(-channels // 4)
+    taps = weights.reshape(groups, outs, channels, -1)
+    room = np.zeros((groups, blocks * block, fours * 4, taps.shape[-1]), np.float32)
+    room[:, :outs, :channels] = taps
+    split = room.reshape(groups * blocks, block, fours, 4, -1)
+    ordered = split.transpose((0, 4, 2, 1, 3) if dotted else (0, 4, 2, 3, 1)).reshape(groups * blocks, -1)
+    last = np.zeros((groups, blocks * block), np.float32)
+    last[:, :outs] = bias.reshape(groups, outs)
+    return np.concatenate([ordered, last.reshape(groups * blocks, block)], axis=1)
+
+
 def _numpy(dtype: DType) -> Any:
     return np.uint16 if dtype == T.BF16 else np.dtype(dtype.name)
