@@ -72,8 +72,9 @@ def adapter_class(target: Target) -> str:
 
 
 def label(kernel: Kernel) -> str:
-    """What tells a variant from the others of its family, whatever its epilogue: its constants and textures."""
-    consts = [f"{name} {value}" for name, value in _CONST.findall(kernel.wgsl)]
+    """What tells a variant from the others of its family, whatever its epilogue and its workgroups: its constants and
+    textures."""
+    consts = [f"{name} {value}" for name, value in _CONST.findall(kernel.wgsl) if name != "GROUP"]
     textures = [f"{name} {'storage' if stored else 'sampled'}" for name, stored in _TEXTURE.findall(kernel.wgsl)]
     return ", ".join([*consts, *(t for t in textures if t[0] in "abwx")])
 

@@ -70,6 +70,7 @@ FORMS = (
     Form(8, 2, 0, "storage", LLVMPIPE, worth=1 << 20),
     Form(16, 2, 4, "sampled", subgroups(4, SOFTWARE), least=49, worth=1 << 21),
     Form(12, 2, 4, "sampled", subgroups(4, SOFTWARE), least=9, worth=1 << 21),
+    Form(4, 2, 4, "sampled", subgroups(4, SOFTWARE), most=4, worth=1 << 21),
     Form(8, 2, 4, "sampled", subgroups(4, SOFTWARE), worth=1 << 21),
     Form(8, 2, 0, "sampled", SOFTWARE, worth=1 << 21),
     Form(64, 1, 16, requires=GPU, least=16, body="matmul_workgroup"),
