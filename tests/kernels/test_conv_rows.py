@@ -5,9 +5,9 @@ from __future__ import annotations
 import numpy as np
 import onnxruntime as ort
 import pytest
-from onnx import ModelProto
+from onnx import ModelProto, numpy_helper, parser
 
-from tests.kernels.harness import Array, device
+from tests.kernels.harness import Array, device, plain_device
 from tests.kernels.test_conv_shared import LONG, _first_choices, _model, floats
 from webrt.compiler.compile import CompileOptions, compile_model
 from webrt.ops import conv_rows as R
@@ -108,3 +108,29 @@ def test_runs_are_for_windows_that_overlap_in_rows_that_they_fill() -> None:
     assert R.run_of(8, 5, width) is None
     assert R.run_of(9, 264, width) is None
     assert R.run_of(4, 264, Axis(264, 3, 3, 1, 0, 0, 88)) is None
+
+
+@pytest.mark.parametrize("outs", [1, 2])
+def test_other_adapters_read_the_same_weights(outs: int) -> None:
+    model = _model("float[1,5,13,8]", floats(outs, 8, 3, 3, seed=4), "pads=[1,1,1,1]", after="c = Sigmoid(b)")
+    x = floats(1, 5, 13, 8)
+    (want,) = ort.InferenceSession(model.SerializeToString(), providers=["CPUExecutionProvider"]).run(None, {"x": x})
+    with plain_device() as plain, Session(compile_model(model, CompileOptions(target=plain.target)), plain) as session:
+        (got,) = session.run(None, {"x": x})
+    np.testing.assert_allclose(got, want, rtol=1e-4, atol=1e-4)
+
+
+@pytest.mark.parametrize("kernel", [(1, 1), (1, 2)])
+def test_a_transposed_convolution_to_one_or_two_numbers(kernel: tuple[int, int]) -> None:
+    strides = f"strides=[{kernel[0]},{kernel[1]}]"
+    body = f"t = Transpose<perm=[0,3,1,2]>(x) c = ConvTranspose<{strides}>(t, w) y = Transpose<perm=[0,2,3,1]>(c)"
+    head = f"float[1,4,6,8] x, float[8,1,{kernel[0]},{kernel[1]}] w"
+    text = f'<ir_version: 8, opset_import: ["" : 17]> g ({head}) => (float[1,4,v,1] y) {{ {body} }}'
+    model = parser.parse_model(text)
+    model.graph.initializer.append(numpy_helper.from_array(floats(8, 1, *kernel, seed=4), "w"))
+    del model.graph.input[-1:]
+    x = floats(1, 4, 6, 8)
+    (want,) = ort.InferenceSession(model.SerializeToString(), providers=["CPUExecutionProvider"]).run(None, {"x": x})
+    with Session(compile_model(model, CompileOptions(target=device().target)), device()) as session:
+        (got,) = session.run(None, {"x": x})
+    np.testing.assert_allclose(got, want, rtol=1e-4, atol=1e-4)
