@@ -11,6 +11,7 @@ import pytest
 from onnx import ModelProto, numpy_helper, parser
 
 from tests.kernels.harness import Array, device
+from webrt import launches
 from webrt.compiler.compile import CompileOptions, compile_model
 from webrt.ops import conv_quads as Q
 from webrt.ops import conv_shared as S
@@ -107,6 +108,24 @@ def test_single_pixels(form: S.Form | Q.Quad, x: tuple[int, ...], w: tuple[int, 
     """Forms of larger subgroups are for windows alone."""
     if isinstance(form, Q.Quad):
         _check(_model(f"float[{','.join(map(str, x))}]", floats(*w, seed=4), attrs, after=after), {"x": floats(*x)})
+
+
+@pytest.mark.parametrize(("outs", "after"), [(12, "c = Relu(b)"), (16, LONG), (3, "c = Identity(b)")], ids=str)
+def test_pixels_that_become_several(form: S.Form | Q.Quad, outs: int, after: str) -> None:
+    """Transposed convolutions whose windows lie side by side, after another convolution."""
+    if isinstance(form, Q.Quad):
+        after = after.replace("(b", "(several")
+        after = f"several = ConvTranspose<strides=[2,3]>(b, spread) {after}"
+        model = _model("float[2,5,7,8]", floats(8, 8, 1, 1, seed=4), "pads=[0,0,0,0]", after=after)
+        model.graph.initializer.append(numpy_helper.from_array(floats(8, outs, 2, 3, seed=6), "spread"))
+        model.graph.output[0].type.tensor_type.shape.dim[3].dim_value = outs
+        _check(model, {"x": floats(2, 5, 7, 8)})
+
+
+def test_more_workgroups_than_a_dimension_has(form: S.Form | Q.Quad, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(launches, "MAX_GROUPS", 5)
+    model = _model("float[1,40,23,8]", floats(16, 8, 3, 3, seed=4), "pads=[1,1,1,1]")
+    _check(model, {"x": floats(1, 40, 23, 8)})
 
 
 def test_an_epilogue_of_free_sizes(form: S.Form) -> None:

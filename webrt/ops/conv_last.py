@@ -196,15 +196,15 @@ def _variants(
     )
     names = ["x", "w", *fours]
     variants = through_textures(variant, names)
-    by_four = whole and not c.spread
-    text = Text(c.form, s.block, by_four, c.point, c.outside, c.fours == 1, band.names, epilogue)
+    of = (s.groups > 1, whole, c.spread, c.point, c.outside, c.fours == 1)
+    text = Text(c.form, s.block, *of, band.names, epilogue)
     rows = () if c.spread else by_rows(variant, names, s.groups, s.outs, band, width, text)
     if s.dotted:
         return (*rows, *variants)
-    quads = by_quads(variant, names, band.pixel_count, s.groups, s.outs, text)
+    quads = tuple(by_quads(variant, names, band.pixel_count, s.groups, s.outs, text))
     if c.taps > 1 and s.block == BLOCK:
-        return (*shared(variant, names, band.pixel_count, s.groups, s.outs, band.names), *rows, quads, *variants)
-    return (*rows, quads, *variants)
+        return (*shared(variant, names, band.pixel_count, s.groups, s.outs, band.names), *rows, *quads, *variants)
+    return (*rows, *quads, *variants)
 
 
 def with_fours(b: Builder, x: Value) -> Value:

@@ -12,9 +12,8 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 
-from webrt import dims as D
 from webrt.dims import Dim
-from webrt.lowering import Variant, grid
+from webrt.launches import MAX_GROUPS, Variant, grid
 from webrt.ops.bands import Names
 from webrt.ops.conv_shared import window
 from webrt.ops.loaders import MOST, epilogue4
@@ -76,17 +75,25 @@ def quad(pixels: Dim, outs: int) -> Quad:
 
 @dataclass(frozen=True)
 class Text:
-    """What the text of a tile depends on: its form, the output channels that the weights have together, whether the
-    output is written in fours, the window is one pixel, parts of it may lie outside, and it has four channels."""
+    """What the text of a tile depends on: its form, the output channels that the weights have together, whether there
+    are several groups, the output is written in fours, a pixel becomes several, the window is one pixel, parts of it
+    may lie outside, and it has four channels."""
 
     form: Quad
     block: int
+    grouped: bool
     whole: bool
+    spread: bool
     point: bool
     padded: bool
     single: bool
     of: Names
     epilogue: Epilogue
+
+    @property
+    def straight(self) -> bool:
+        """Whether sums are stored one by one."""
+        return self.whole and not self.epilogue.use and not self.epilogue.long
 
     @property
     def fns(self) -> list[str]:
@@ -98,11 +105,19 @@ class Text:
         return [*fns, PLUS, store, "\n".join(self._tile(names))]
 
     def _tile(self, names: Sequence[str]) -> Iterator[str]:
-        """`tile(first, span, group, lane)`: the pixels from `first` on of one span of output channels."""
+        """`tile(first, span, lane)`: the pixels from `first` on of one span of output channels, counted through all
+        groups."""
         f, of, one = self.form, self.of, self.form.pixels // self.form.across
-        yield f"fn tile({'first_in' if of.first else 'first'}: u32, span: u32, group: u32, lane: u32) {{"
-        yield f"let last = {of.first}p.images * p.rows * p.columns - 1u; let row_fours = p.row_fours;"
-        yield f"let begin = {of.first}{'first_in' if of.first else 'first'} + lane / {f.across}u * {f.pixels}u;"
+        yield "fn tile(first: u32, span_in: u32, lane: u32) {"
+        yield "let count = p.images * p.rows * p.columns; let row_fours = p.row_fours;"
+        yield "if (first < count) {"
+        yield f"let base_pixel = {of.first}0u; let last = base_pixel + count - 1u;"
+        yield f"let begin = base_pixel + first + lane / {f.across}u * {f.pixels}u; let outs = (p.outs + 3u) / 4u;"
+        if self.grouped:
+            yield f"let spans = (outs + {f.span // 4 - 1}u) / {f.span // 4}u; let group = span_in / spans;"
+        else:
+            yield "let group = 0u; let spans = 0u;"
+        yield "let span = span_in - group * spans;"
         yield f"let fours = p.fours; let own = group * fours; let column = lane & {f.across - 1}u;"
         for r in range(one):
             yield f"let pixel{r} = min(begin + {r * f.across}u + column, last);"
@@ -111,12 +126,12 @@ class Text:
         yield from self._sums()
         yield hold(names)
         yield from self._stores()
-        yield "}"
+        yield "}\n}"
 
     def _weights(self) -> Iterator[str]:
         """begin0, begin1, …: where the fours of each part that a lane loads begin; four0, four1, … that it computes."""
         f, four = self.form, self.block // 4
-        yield "let weights = p.weights; let outs = (p.outs + 3u) / 4u;"
+        yield "let weights = p.weights;"
         yield f"let base = span * {f.vectors * f.across}u + column; let other = lane / {f.across}u;"
         for j, (first, size) in enumerate(f.parts):
             yield f"let load{j} = min(base + ({first}u + (other & {size - 1}u)) * {f.across}u, outs - 1u);"
@@ -167,37 +182,58 @@ class Text:
             for t in range(f.vectors):
                 yield f"a{i}_{t} = plus(a{i}_{t}, x{i}, {', '.join(f'w{t}_{k}' for k in range(4))});"
 
+    def _place(self, pixel: str) -> str:
+        """Where a pixel is stored, in fours."""
+        if self.spread:
+            return f"{pixel} * cell + {pixel} / width * more"
+        return f"{pixel} * all + start"
+
+    def _parts(self) -> Iterator[str]:
+        """part0, part1, …: how far from there fours of output channels are."""
+        if not self.spread:
+            yield "let all = p.all / 4u; let start = group * outs;"
+            yield from (f"let part{t} = four{t};" for t in range(self.form.vectors))
+            return
+        yield "let own_outs = p.own_outs / 4u; let width = p.width; let wide = p.wide; let cell = wide * own_outs;"
+        yield "let more = (p.tall - 1u) * width * cell;"
+        for t in range(self.form.vectors):
+            yield f"let tap{t} = four{t} / own_outs; let line{t} = tap{t} / wide * width * wide + tap{t} % wide;"
+            yield f"let part{t} = line{t} * own_outs + four{t} % own_outs;"
+
     def _stores(self) -> Iterator[str]:
         """One by one, or, where formulas take long to compile, pixel by pixel in a loop."""
         f, pixel = self.form, "min(begin + (column ^ {}u), last)".format
         each = [(i, t) for i in range(f.pixels) for t in range(f.vectors)]
-        if self.whole:
-            yield "let all = p.all / 4u; let start = group * outs;"
-        if self.whole and not (self.epilogue.long or self.epilogue.use):
+        yield from self._parts() if self.whole else ()
+        if self.straight:
             for i in range(f.pixels):
-                yield f"let to{i} = {pixel(i)} * all + start;"
-                yield from (f"store(to{i} + four{t}, a{i}_{t});" for t in range(f.vectors))
+                yield f"let pixel_{i} = {pixel(i)}; let to{i} = {self._place(f'pixel_{i}')};"
+                yield from (f"store(to{i} + part{t}, a{i}_{t});" for t in range(f.vectors))
             return
         yield f"var sums: array<vec4<f32>, {len(each)}>;"
         yield from (f"sums[{n}] = a{i}_{t};" for n, (i, t) in enumerate(each))
         yield f"for (var i = 0u; i < {f.pixels}u; i++) {{ let pixel = min(begin + (column ^ i), last);"
-        yield "let to = pixel * all + start;" if self.whole else ""
+        yield f"let to = {self._place('pixel')};" if self.whole else ""
         for t in range(f.vectors):
             v = f"sums[i * {f.vectors}u + {t}u]"
-            yield f"store(to + four{t}, {v});" if self.whole else f"store4(pixel, group, 4u * four{t}, {v});"
+            yield f"store(to + part{t}, {v});" if self.whole else f"store4(pixel, group, 4u * four{t}, {v});"
         yield "}"
 
 
-def by_quads(variant: Variant, names: Sequence[str], pixels: Dim, groups: int, outs: int, text: Text) -> Variant:
+def by_quads(
+    variant: Variant, names: Sequence[str], pixels: Dim, groups: int, outs: int, text: Text
+) -> Iterator[Variant]:
     """The form of a `conv_last` variant whose functions are an epilogue, `place`, `store4` and its tile; it computes
-    `outs` output channels in each of the groups. `names`: what it may read through textures."""
-    form = text.form
-    return replace(
-        variant,
-        body="conv_shared",
-        groups=grid(D.prod((D.ceildiv(pixels, form.tile), -(-outs // form.span), groups)), 1),
-        consts={"PIXELS": form.tile, "SPAN": form.span, "LANES": LANES},
-        fns=text.fns if text.whole else [*variant.fns[:-1], *text.fns],
-        requires=REQUIRES,
-        textures=dict.fromkeys(names[:MOST], "sampled"),
-    )
+    `outs` output channels in each of the groups. `names`: what it may read through textures. Spans that belong to the
+    same pixels follow each other: they write what lies together."""
+    form, spans = text.form, -(-outs // text.form.span) * groups
+    if spans <= MAX_GROUPS:
+        yield replace(
+            variant,
+            body="conv_quads",
+            groups=(spans, *grid(pixels, form.tile)[:2]),
+            consts={"PIXELS": form.tile, "LANES": LANES},
+            fns=text.fns if text.whole else [*variant.fns[:-1], *text.fns],
+            requires=REQUIRES,
+            textures=dict.fromkeys(names[:MOST], "sampled"),
+        )
