@@ -9,6 +9,8 @@ from onnx import ModelProto, numpy_helper, parser
 
 from tests.kernels.harness import Array, device
 from webrt.compiler.compile import CompileOptions, compile_model
+from webrt.ops import depthwise_last as L
+from webrt.ops.product_variants import subgroups
 from webrt.runtime.session import Session
 
 
@@ -25,9 +27,10 @@ def _model(x: str, channels: int, kernel: tuple[int, int], attrs: str, after: st
     return model
 
 
-def _check(model: ModelProto, *inputs: Array) -> None:
+def _check(model: ModelProto, *inputs: Array, swept: bool | None = None) -> None:
     plan = compile_model(model, CompileOptions(target=device().target))
     assert "depthwise_last" in {k.name for k in plan.kernels}
+    assert swept is None or swept == ("let turns" in plan.kernels[0].wgsl)
     known = ort.InferenceSession(model.SerializeToString(), providers=["CPUExecutionProvider"])
     with Session(plan, device()) as session:
         for x in inputs:
@@ -57,6 +60,27 @@ CASES: list[tuple[tuple[int, ...], tuple[int, int], str]] = [
 @pytest.mark.parametrize(("x", "kernel", "attrs"), CASES, ids=str)
 def test_windows(x: tuple[int, ...], kernel: tuple[int, int], attrs: str) -> None:
     _check(_model(f"float[{','.join(map(str, x))}]", x[-1], kernel, attrs), floats(*x))
+
+
+SWEPT: list[tuple[tuple[int, ...], tuple[int, int], str, str]] = [
+    ((1, 35, 9, 8), (3, 3), "pads=[1,1,1,1]", "c = Relu(b)"),
+    ((2, 18, 17, 4), (3, 3), "pads=[0,0,1,1], strides=[2,2]", "c = Identity(b)"),
+    ((1, 17, 15, 4), (5, 5), "pads=[2,2,2,2], strides=[2,2]", "c = HardSwish(b)"),
+    ((1, 20, 4, 8), (5, 5), "pads=[2,2,2,2]", "c = Identity(b)"),
+    ((1, 21, 13, 8), (3, 3), "pads=[2,3,2,3], dilations=[2,3]", "c = Identity(b)"),
+    ((1, 21, 29, 4), (3, 2), "pads=[4,0,4,0], dilations=[4,1], strides=[3,2]", "c = Identity(b)"),
+    ((1, 19, 23, 4), (2, 2), "strides=[3,3]", "c = Identity(b)"),
+    ((1, 40, 11, 4), (1, 7), "pads=[0,3,0,3]", "c = Identity(b)"),
+]
+
+
+@pytest.mark.parametrize(("x", "kernel", "attrs", "after"), SWEPT, ids=str)
+def test_sweeps(
+    x: tuple[int, ...], kernel: tuple[int, int], attrs: str, after: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The form for SwiftShader is right on every adapter, where strips overlap too."""
+    monkeypatch.setattr(L, "REQUIRES", subgroups(device().target.subgroup_sizes[0], {}))
+    _check(_model(f"float[{','.join(map(str, x))}]", x[-1], kernel, attrs, after), floats(*x), swept=True)
 
 
 @pytest.mark.parametrize("after", ["c = Relu(b)", "d = Sigmoid(b) e = Mul(b, d) f = Softplus(e) c = Softplus(f)"])

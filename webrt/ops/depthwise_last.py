@@ -14,12 +14,17 @@ from webrt.ir import Value
 from webrt.lowering import MAX_ITERATIONS, Builder, Variant, grid
 from webrt.ops.bands import Band, Names, bands
 from webrt.ops.depthwise_strip import COLUMNS, Strip
-from webrt.ops.loaders import epilogue4, in_fours, through_textures
+from webrt.ops.depthwise_sweep import Sweep, sweep
+from webrt.ops.loaders import MOST, epilogue4, in_fours, through_textures
+from webrt.ops.product_variants import SOFTWARE, subgroups
+from webrt.ops.quads import LANES
 from webrt.ops.vectors import Epilogue, in_turn
 from webrt.ops.windows import Axis
 
 TALL, LOW = 16, 4
 """Rows of a strip: on software adapters, which need few invocations, and on others."""
+REQUIRES = subgroups(LANES, SOFTWARE)
+"""What SwiftShader has and other adapters have not."""
 
 
 def depthwise_last(
@@ -41,21 +46,22 @@ def depthwise_last(
         "stride_0": height.stride, "stride_1": width.stride, "dilation_0": height.dilation,
         "dilation_1": width.dilation, "pad_0": height.before, "pad_1": width.before,
     }  # fmt: skip
-    for band in bands(b, x, x.known_shape[0], height, width):
+    found = list(bands(b, x, x.known_shape[0], height, width))
+    form = sweep(height, width, [band.columns for band in found], found[0].names, epilogue)
+    for band in found:
         sizes: dict[str, Dim | float] = {
-            "images": band.images, "fours": channels // 4, "tile_columns": D.ceildiv(band.columns, COLUMNS),
-            "rows": band.rows, "columns": band.columns,
+            "images": band.images, "fours": channels // 4, "rows": band.rows, "columns": band.columns,
         }  # fmt: skip
         strip = Strip(height, width, epilogue.long, D.mod(band.columns, COLUMNS) == 0, band.names)
         b.launch(
-            *_variants(band, channels // 4, strip, epilogue),
+            *_variants(band, channels // 4, strip, form, epilogue),
             reads={"x": band.left, "w": ordered, **band.operands(epilogue, out, channels)}, writes={"out": out},
             params={**sizes, **params, **band.params, **epilogue.params}, name="depthwise_last",
             sizes=(D.prod((band.images, band.rows, band.columns)), channels, taps),
         )  # fmt: skip
 
 
-def _variants(band: Band, fours: int, strip: Strip, epilogue: Epilogue) -> list[Variant]:
+def _variants(band: Band, fours: int, strip: Strip, form: Sweep | None, epilogue: Epilogue) -> list[Variant]:
     tall, low, tile = (TALL, LOW, strip.fn) if strip.fits else (1, 1, _looped(band.names))
     in_a_row = D.prod((D.ceildiv(band.columns, COLUMNS), fours))
     operands = in_fours(epilogue)
@@ -69,7 +75,21 @@ def _variants(band: Band, fours: int, strip: Strip, epilogue: Epilogue) -> list[
     )
     groups = grid(D.prod((band.images, D.ceildiv(band.rows, low), in_a_row)))
     *software, other = through_textures(variant, ["x", "w", *operands])
-    return [*software, replace(other, groups=groups, consts={"ROWS": low, "COLUMNS": COLUMNS})]
+    quick = [] if form is None else [_swept(variant, band, fours, form, ["x", "w", *operands])]
+    return [*quick, *software, replace(other, groups=groups, consts={"ROWS": low, "COLUMNS": COLUMNS})]
+
+
+def _swept(variant: Variant, band: Band, fours: int, form: Sweep, names: list[str]) -> Variant:
+    """The form for SwiftShader of a variant whose last function is its tile."""
+    in_a_row = D.prod((D.ceildiv(band.columns, form.columns), fours))
+    return replace(
+        variant,
+        groups=grid(D.prod((band.images, D.ceildiv(band.rows, TALL), in_a_row))),
+        consts={"ROWS": TALL, "COLUMNS": form.columns},
+        fns=[*variant.fns[:-1], form.fn],
+        textures=dict.fromkeys(names[:MOST], "sampled"),
+        requires=REQUIRES,
+    )
 
 
 _STORE = "fn store4(at: u32, v: vec4<f32>) { out[at] = epilogue4(v, at * 4u); }"

@@ -35,7 +35,7 @@ class Strip:
     @property
     def fits(self) -> bool:
         """Whether the kernel is small enough to be written out."""
-        return self.height.kernel * self.width.kernel <= MAX_TAPS and self._begun <= MAX_BEGUN
+        return self.height.kernel * self.width.kernel <= MAX_TAPS and self.begun <= MAX_BEGUN
 
     @property
     def fn(self) -> str:
@@ -49,7 +49,7 @@ class Strip:
         return max((self.height.kernel - 1) * self.height.dilation + 1, self.height.stride)
 
     @property
-    def _begun(self) -> int:
+    def begun(self) -> int:
         """How many rows of the output are begun when one is finished."""
         return -(-(self._window - self.height.stride) // self.height.stride)
 
@@ -72,7 +72,7 @@ class Strip:
         """(i, d, k): the i-th of a turn's new rows has weights k in the row of the output that is d further on."""
         h = self.height
         for i in range(h.stride):
-            for d in range(self._begun + 1):
+            for d in range(self.begun + 1):
                 k, rest = divmod(self._window - h.stride + i - d * h.stride, h.dilation)
                 if rest == 0 and 0 <= k < h.kernel:
                     yield i, d, k
@@ -97,11 +97,11 @@ class Strip:
             yield f"let off{x} = u32(left + {x}) * p.fours + four;"
         for c in "xyzw":
             yield f"let b_{c} = vec4<f32>(bias.{c});"
-            yield from (f"var a{d}_{c} = b_{c};" for d in range(self._begun))
+            yield from (f"var a{d}_{c} = b_{c};" for d in range(self.begun))
         yield "let line = p.size_1 * p.fours; let first_line = image * p.size_0;"
         yield f"let first = (image * {self.of.height} * {self.of.width} + column) * p.fours + four;"
         yield f"let step = {self.of.width} * p.fours;"
-        yield f"for (var r = row - {self._begun}u; r != last; r++) {{"
+        yield f"for (var r = row - {self.begun}u; r != last; r++) {{"
 
     def _new_rows(self) -> Iterator[str]:
         """Loads a turn's new rows: `m<i>_<run>_<c>` has a column for each tap of a run, of channel c of the pixels.
@@ -128,9 +128,9 @@ class Strip:
 
     def _sums(self) -> Iterator[str]:
         """`n<d>_<c>`: the sums of the row of the output that is d further on, as far as they go now."""
-        for d in range(self._begun + 1):
+        for d in range(self.begun + 1):
             for c in "xyzw":
-                terms = [f"a{d}_{c}" if d < self._begun else f"b_{c}"]
+                terms = [f"a{d}_{c}" if d < self.begun else f"b_{c}"]
                 for i, of, ky in self._taps():
                     terms += [self._product(i, n, ky, c) for n in range(len(self._runs())) if of == d]
                 yield f"let n{d}_{c} = {' + '.join(terms)};"
@@ -154,5 +154,5 @@ class Strip:
             yield from in_turn([[f"v{k}"] for k in range(COLUMNS)], store.format(k="k", v="v0"), "k")
         elif not self.even:
             yield from (store.format(k=f"{k}u", v=pixel) for k, pixel in enumerate(pixels))
-        yield from (f"a{d}_{c} = n{d + 1}_{c};" for d in range(self._begun) for c in "xyzw")
+        yield from (f"a{d}_{c} = n{d + 1}_{c};" for d in range(self.begun) for c in "xyzw")
         yield "}\n}"
