@@ -71,6 +71,8 @@ SWEPT: list[tuple[tuple[int, ...], tuple[int, int], str, str]] = [
     ((1, 21, 29, 4), (3, 2), "pads=[4,0,4,0], dilations=[4,1], strides=[3,2]", "c = Identity(b)"),
     ((1, 19, 23, 4), (2, 2), "strides=[3,3]", "c = Identity(b)"),
     ((1, 40, 11, 4), (1, 7), "pads=[0,3,0,3]", "c = Identity(b)"),
+    ((2, 18, 3, 4), (3, 3), "pads=[1,1,1,1]", "c = Relu(b)"),
+    ((2, 18, 2, 4), (3, 5), "pads=[1,2,1,2]", "c = Relu(b)"),
 ]
 
 
@@ -81,6 +83,15 @@ def test_sweeps(
     """The form for SwiftShader is right on every adapter, where strips overlap too."""
     monkeypatch.setattr(L, "REQUIRES", subgroups(device().target.subgroup_sizes[0], {}))
     _check(_model(f"float[{','.join(map(str, x))}]", x[-1], kernel, attrs, after), floats(*x), swept=True)
+
+
+@pytest.mark.parametrize("strides", ["1,1", "2,2"])
+def test_sweeps_of_free_sizes(strides: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Rows that are shorter than a strip, too."""
+    monkeypatch.setattr(L, "REQUIRES", subgroups(device().target.subgroup_sizes[0], {}))
+    model = _model("float[n,h,v,8]", 8, (3, 3), f"pads=[1,1,1,1], strides=[{strides}]", "c = Relu(b)")
+    sizes = ((1, 4, 5), (2, 33, 3), (1, 17, 1), (1, 20, 17), (2, 5, 14))
+    _check(model, *(floats(n, h, v, 8) for n, h, v in sizes), swept=True)
 
 
 @pytest.mark.parametrize("after", ["c = Relu(b)", "d = Sigmoid(b) e = Mul(b, d) f = Softplus(e) c = Softplus(f)"])

@@ -4,7 +4,7 @@ sums are chains of fma() of fours of channels.
 So no turn stores nothing: to SwiftShader a store under a condition that does not hold costs as much as one that runs.
 It works out fma() of fours component by component, so that products stay in registers; that text is half as long as
 one of products and sums, too. A strip that would end beyond its row begins earlier and computes pixels of its
-neighbour again.
+neighbour again; where a row is shorter than a strip, the pixels beyond it are stored first, where its last one follows.
 """
 
 from __future__ import annotations
@@ -19,7 +19,9 @@ from webrt.ops.depthwise_strip import COLUMNS, Strip
 from webrt.ops.vectors import Epilogue
 from webrt.ops.windows import Axis
 
-MAX_COLUMNS = 8
+MAX_COLUMNS = 7
+USUAL = 112
+"""Pixels of a row whose number is free: most networks have a few sevens of them."""
 MAX_CARRIED = 16
 """Fours of channels that the loop carries."""
 
@@ -49,14 +51,16 @@ class Sweep(Strip):
     def _inside(self, place: int) -> bool:
         w = self.width
         left = D.sub(place, w.before)
-        right = D.add(D.mul(D.sub(w.out, self.columns), w.stride), left)
-        return D.at_least(left, 0) and D.at_least(D.sub(w.size, right), 1)
+        starts = [D.sub(w.out, self.columns), *([] if D.at_least(w.out, self.columns) else [0])]
+        ends = [D.sub(w.size, D.add(D.mul(start, w.stride), left)) for start in starts]
+        return D.at_least(left, 0) and all(D.at_least(end, 1) for end in ends)
 
     def _first(self) -> Iterator[str]:
         of, taps = self.of, self.height.kernel * self.width.kernel
         yield "const ALL = 0xffffffffu;"
         yield f"fn tile({of.arguments}, four: u32) {{{of.head}"
-        yield f"let turns = min(ROWS, {of.end_row} - row); let start = min(column, {of.end_column} - {self.columns}u);"
+        yield f"let turns = min(ROWS, {of.end_row} - row); let end = {of.end_column};"
+        yield f"let start = min(column, max(end, {self.columns}u) - {self.columns}u);"
         yield "let fours = p.fours; let tall = p.size_0; let wide = p.size_1; let line = wide * fours;"
         yield f"let bias = fours_w({taps}u * fours + four);"
         yield from (f"let w{k} = fours_w({k}u * fours + four);" for k in range(taps))
@@ -67,7 +71,8 @@ class Sweep(Strip):
                 yield f"let in{x} = select(0u, ALL, u32(left + {x}) < wide);"
         yield f"let top = i32(row * {self.height.stride}u - p.pad_0); let above = image * tall;"
         yield f"let step = {of.width} * fours;"
-        yield f"let first = (image * {of.height} + row) * step + start * fours + four;"
+        yield f"let first = (image * {of.height} + row) * step + four;"
+        yield from (f"let to{c} = first + min(start + {c}u, end - 1u) * fours;" for c in range(self.columns))
 
     def _above(self) -> Iterator[str]:
         """`a<d>_<column>`: the first rows' sums of all rows of the input before those of the first turn."""
@@ -84,15 +89,15 @@ class Sweep(Strip):
     def _turn(self) -> Iterator[str]:
         h = self.height
         yield "for (var r = 0u; r != turns; r++) {"
-        yield f"let base = i32(r * {h.stride}u); let to = first + r * step;"
+        yield f"let base = i32(r * {h.stride}u); let down = r * step;"
         for i in sorted({i for i, _, _ in self._taps()}):
             yield from self._load(f"x{i}", f"base + {self._window - h.stride + i}")
         for d in range(self.begun + 1):
-            for c in range(self.columns):
+            for c in reversed(range(self.columns)):
                 value = f"a{d}_{c}" if d < self.begun else "bias"
                 for i, of, k in self._taps():
                     value = self._plus(value, f"x{i}", k, c) if of == d else value
-                yield f"let n{d}_{c} = {value};" if d else f"store4(to + {c}u * fours, {value});"
+                yield f"let n{d}_{c} = {value};" if d else f"store4(to{c} + down, {value});"
         yield from (f"a{d}_{c} = n{d + 1}_{c};" for d in range(self.begun) for c in range(self.columns))
         yield "}\n}"
 
@@ -119,7 +124,7 @@ def sweep(height: Axis, width: Axis, columns: Sequence[Dim], names: Names, epilo
         return None
     forms = [replace(form, columns=n) for n in range(COLUMNS, MAX_COLUMNS + 1) if n * form.begun <= MAX_CARRIED]
     known = [n for n in columns if isinstance(n, int)]
-    if epilogue.reads or len(known) < len(columns):
+    if epilogue.reads:
         return next((f for f in reversed(forms) if all(D.mod(n, f.columns) == 0 for n in columns)), None)
-    costs = {f: sum(-(-n // f.columns) for n in known) * f.cost for f in forms if f.columns <= min(known)}
+    costs = {f: sum(-(-n // f.columns) for n in known or [USUAL]) * f.cost for f in forms}
     return min(costs, key=costs.__getitem__, default=None)
