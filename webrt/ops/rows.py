@@ -237,7 +237,7 @@ def _functions(fold: Fold, vec: int, length: Dim | None = None) -> list[str]:
     chains = " ".join(f"a{k} = step(a{k}, {lane}, c);" for k, lane in enumerate(lanes))
     fns = [_acc(fold), _merge(fold), f"fn step(a: Acc, v: X, c: f32) -> Acc {{ return {fold.step}; }}"]
     head = "fn fold(base: u32, begin: u32, end: u32, c: f32) -> Acc {\n"
-    if isinstance(length, int) and length <= STRAIGHT:
+    if isinstance(length, int) and 0 < length <= STRAIGHT:
         steps = " ".join(f"a = step(a, {lane}, c);" for lane in lanes[:length])
         return [*fns, f"{head}  let r = 0u;\n  {four}\n  var a = {fold.first};\n  {steps}\n  return a;\n}}"]
     firsts = "".join(f"  var a{k} = {fold.first};\n" for k in range(4))
