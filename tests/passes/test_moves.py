@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import re
+
 import numpy as np
 import pytest
 
@@ -12,7 +14,9 @@ INTS = {
     "one": np.array([1]), "three": np.array([3]), "axis": np.array([1]), "flat": np.array([-1]),
     "pads": np.array([0, 1, 0, 0, 2, 0]), "wide": np.array([2, 3, 4, 6]), "half": np.float32(0.5),
     "rows": np.array([2, 0, -1, 1]), "back": np.array([[0, 1], [1, 0], [1, 2]]), "table": np.float32([[1, 2], [3, 4]]),
-    "zero": np.array(0), "step": np.array(1), "six": np.array(6),
+    "zero": np.array(0), "step": np.array(1), "six": np.array(6), "two": np.array([2]), "start": np.array([0]),
+    "end": np.array([99]), "last": np.array([2]), "minus": np.array([-1]), "low": np.array([-99]),
+    "before": np.array([0, 0, 1, 0, 0, 0]), "after": np.array([0, 0, 0, 0, 0, 1]),
 }  # fmt: skip
 
 
@@ -70,6 +74,38 @@ def test_a_large_lookup_of_rows_of_fours_stays_apart_on_software_adapters() -> N
         counts = [dispatches(compiled(m, target=PRESETS[name])) for m in (large, small, odd)]
         assert counts == [count, 2, 2]
     check(large)
+
+
+EVERY_OTHER = "e = Slice(x, start, end, last, two) o = Slice(x, one, end, last, two)"
+
+
+@pytest.mark.parametrize(
+    ("body", "picked", "inputs"),
+    [
+        (f"{EVERY_OTHER} y = Concat<axis=1>(e, o)", 1, "float[2,3,4] x"),
+        (f"{EVERY_OTHER} y = Concat<axis=1>(e, o)", 1, "float[n,m,4] x"),
+        (f"{EVERY_OTHER} y = Concat<axis=1>(e, o)", 1, "int64[2,3,4] x"),
+        (f"{EVERY_OTHER} y = Concat<axis=1>(e, o, e)", 1, "float16[2,3,6] x"),
+        (f"{EVERY_OTHER} y = Concat<axis=2>(o, x, e)", 1, "float[2,3,4] x"),
+        (f"{EVERY_OTHER} s = Slice(z, start, end, last, two) t = Slice(z, one, end, last, two) "
+         "y = Concat<axis=2>(s, o, z, t, e)", 2, "float[2,3,4] x, float[2,3,6] z"),
+        ("a = Slice(x, one, end, last) b = Slice(x, start, three, last) p = Pad(a, after) q = Pad(b, before) "
+         "r = Slice(x, minus, low, last, minus) y = Concat<axis=1>(p, x, q, r)", 1, "float[2,3,4] x"),
+        ("a = Slice(x, one, three, last) b = Slice(x, start, two, last) p = Pad(a, after) q = Pad(b, after) "
+         "y = Concat<axis=2>(p, x, q)", 1, "float[2,3,4] x"),
+        (f"{EVERY_OTHER} f = Exp(e) g = Exp(o) c = Concat<axis=0>(f, g) y = Transpose<perm=[2,1,0]>(c)", 1,
+         "float[2,3,4] x"),
+        (f"{EVERY_OTHER} f = Exp(e) g = Neg(o) y = Concat<axis=0>(f, g)", 0, "float[2,3,4] x"),
+    ],
+)  # fmt: skip
+def test_inputs_that_are_alike_are_computed_once(body: str, picked: int, inputs: str) -> None:
+    """A kernel loads once for each family of inputs that differ in sizes alone, and once for each other input."""
+    kind = inputs.split("[")[0]
+    plan = check(model(body, inputs, f"{kind}[a,b,c] y"))
+    assert dispatches(plan) == 1
+    (kernel,) = plan.kernels
+    assert len(set(re.findall(r"value\d+_(\d)_0\(", kernel.wgsl))) == picked
+    assert ("picked" in kernel.wgsl) == bool(picked)
 
 
 def test_a_move_that_is_no_work_makes_no_kernel_of_single_elements() -> None:

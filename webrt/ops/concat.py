@@ -12,6 +12,7 @@ from webrt.dims import Dim
 from webrt.errors import InvalidModel, ShapeError
 from webrt.ir import Node, Value
 from webrt.lowering import Builder, Info, Variant, grid, normalize_axis, op, static_product
+from webrt.ops import picks
 from webrt.ops.view import aligned, bits_of, channels_to_last, copied, element_type, movable, unit, unit_type
 
 LARGE = 1 << 14
@@ -108,15 +109,11 @@ def _pick(b: Builder, out: Value, kept: Sequence[tuple[Value, Dim]], name: str) 
     kind, vec = unit_type(bits * k)
     end: Dim = 0
     params: dict[str, Dim | float] = {}
-    lines = []
     for i, (_, r) in enumerate(kept):
         size = D.floordiv(r, k)
-        at = f"o * p.r{i} + j" + (f" - p.e{i - 1}" if i else "")
         end = D.add(end, size)
         params |= {f"r{i}": size, f"e{i}": end}
-        read = f"return x{i}[{at}];" if vec == 4 else f"return load_x{i}({at});"
-        lines.append(read if i == len(kept) - 1 else f"if (j < p.e{i}) {{ {read} }}")
-    text = "\n".join([f"let o = i / p.e{len(kept) - 1};", f"let j = i - o * p.e{len(kept) - 1};", *lines])
+    text = picks.pick([f"x{i}[{picks.at(i)}]" if vec == 4 else f"load_x{i}({picks.at(i)})" for i in range(len(kept))])
     reads = {f"x{i}": v for i, (v, _) in enumerate(kept)}
     names = [*reads, "out"]
     b.map(

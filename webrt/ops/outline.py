@@ -17,12 +17,14 @@ from webrt.dtypes import DType
 from webrt.errors import UnsupportedOp
 from webrt.ir import Node, Value
 from webrt.lowering import Builder, Elementwise, Operand, Variant
+from webrt.ops import picks
 from webrt.ops.broadcasting import address, align
 from webrt.ops.elementwise import from_params, scalar_words
 from webrt.ops.view import element_type, one_by_one
 from webrt.target import Target
 
 _PARAM = re.compile(r"\bp\.(?=[a-z])")
+_READ = re.compile(r"\bp\.(q\w+)")
 _DEFINED = re.compile(r"^\s*(?:fn|const|alias) (\w+)", re.M)
 
 
@@ -115,28 +117,111 @@ def launch_outlines(b: Builder, out: Value, outlines: Mapping[Value, Outline], n
     """One kernel that computes `out` by its outline and those that stand for what it loads. An invocation computes one
     element: SwiftShader takes seconds to compile the divisions of four, and runs them no faster."""
     bindings = {v: f"x{k}" for k, v in enumerate(stored(outlines))}
-    places = {v: k for k, v in enumerate(outlines)}
-    params: dict[str, Dim | float] = {}
-    fns, use = list[str](), dict[str, None]()
-    for v, outline in outlines.items():
-        fns += _functions(outline, places, bindings)
-        use |= dict.fromkeys(outline.use)
-        params |= {f"q{places[v]}_{name}": x for name, x in outline.params.items()}
+    text = _Text(outlines, {v: f"{k}" for k, v in enumerate(outlines)}, bindings)
+    text.add(out)
     if any(v.dtype in T.INTS64 for v in (*outlines, *bindings)):
-        use = {"int64": None, **use}
+        text.use = {"int64": None, **text.use}
     reads: dict[str, Value] = {name: v for v, name in bindings.items()}
-    b.map(out, f"return value{places[out]}(i);", reads=reads, params=params, fns=fns, use=tuple(use), name=name)
+    params = text.joined() if text.families else text.params()
+    b.map(
+        out, f"return value{text.places[out]}(i);", reads=reads, params=params, fns=text.fns,
+        use=tuple(text.use), name=name,
+    )  # fmt: skip
 
 
-def _functions(outline: Outline, places: Mapping[Value, int], bindings: Mapping[Value, str]) -> list[str]:
-    """The outline as `fn value<place>(i)`, its own functions, constants and parameters under names of their own."""
-    k = places[outline.out]
-    kind = element_type(outline.out).wgsl
-    text = "\n\n".join([*outline.fns, f"fn value(i: u32) -> Out {{\n{outline.body}\n}}"])
-    names = {name: f"{name}{k}" for name in _DEFINED.findall(text)} | {"Out": kind}
-    for name, v in outline.reads.items():
-        names[f"load_{name}"] = f"value{places[v]}" if v in places else f"load_{bindings[v]}"
-        names[name[0].upper() + name[1:]] = element_type(v).wgsl
-    pattern = re.compile(rf"\b({'|'.join(map(re.escape, names))})\b")
-    renamed = pattern.sub(lambda m: names[m.group(1)], text)
-    return [_PARAM.sub(f"p.q{k}_", renamed)]
+@dataclass
+class _Text:
+    """The functions of a kernel of outlines: `value<place>(i)` is element i of what has that place."""
+
+    outlines: Mapping[Value, Outline]
+    places: Mapping[Value, str]
+    bindings: Mapping[Value, str]
+    fns: list[str] = field(default_factory=list)
+    use: dict[str, None] = field(default_factory=dict)
+    added: set[Value] = field(default_factory=set)
+    families: int = 0
+
+    def add(self, v: Value) -> None:
+        """Adds the function of a value, and of all that it loads."""
+        if v in self.added or v not in self.outlines:
+            return
+        self.added.add(v)
+        outline = self.outlines[v]
+        families = picks.families(outline, self.outlines)
+        if families:
+            self.families += len(families)
+            self._pick(outline, families)
+            return
+        self._function(outline, self.places, {})
+        for read in outline.reads.values():
+            self.add(read)
+
+    def params(self) -> dict[str, Dim | float]:
+        """The parameters that the functions read."""
+        named = set(_READ.findall("\n".join(self.fns)))
+        every = ((f"q{self.places[v]}_{name}", x) for v, o in self.outlines.items() for name, x in o.params.items())
+        return {name: x for name, x in every if name in named}
+
+    def joined(self) -> dict[str, Dim | float]:
+        """The parameters, equal ones under one name in the functions, too: inputs that are alike have many in common,
+        and each that a kernel reads takes as long as a dozen additions."""
+        first: dict[tuple[type, Dim | float], str] = {}
+        params = self.params()
+        name_of = {name: first.setdefault((type(x), x), name) for name, x in params.items()}
+        self.fns = [_READ.sub(lambda m: f"p.{name_of[m.group(1)]}", fn) for fn in self.fns]
+        return {name: x for name, x in params.items() if name_of[name] == name}
+
+    def _function(self, outline: Outline, places: Mapping[Value, str], picked: Mapping[str, str]) -> None:
+        """The outline's functions, with its own constants and parameters under names of their own; `picked` parameters
+        are variables."""
+        k, kind = places[outline.out], element_type(outline.out).wgsl
+        text = "\n\n".join([*outline.fns, f"fn value(i: u32) -> Out {{\n{outline.body}\n}}"])
+        names = {name: f"{name}{k}" for name in _DEFINED.findall(text)} | {"Out": kind}
+        for name, v in outline.reads.items():
+            names[f"load_{name}"] = f"value{places[v]}" if v in self.outlines else f"load_{self.bindings[v]}"
+            names[name[0].upper() + name[1:]] = element_type(v).wgsl
+        pattern = re.compile(rf"\b({'|'.join(map(re.escape, names))})\b")
+        renamed = pattern.sub(lambda m: names[m.group(1)], text)
+        if picked:
+            renamed = re.sub(rf"\bp\.({'|'.join(picked)})\b", lambda m: picked[m.group(1)], renamed)
+        self.fns.append(self._own(outline, renamed))
+        self.use |= dict.fromkeys(outline.use)
+
+    def _own(self, outline: Outline, text: str) -> str:
+        return _PARAM.sub(f"p.q{self.places[outline.out]}_", text)
+
+    def _pick(self, outline: Outline, families: Sequence[picks.Family]) -> None:
+        """A pick whose inputs are alike, in families, the largest first: each of these runs once."""
+        count, lines = picks.branches(outline), [*outline.body.splitlines()[:2]]
+        alone = sorted(set(range(count)).difference(*(f.members for f in families)))
+        for k in alone:
+            v = outline.reads[f"x{k}"]
+            self.add(v)
+            load = f"value{self.places[v]}" if v in self.outlines else f"load_{self.bindings[v]}"
+            lines.append(f"if ({picks.inside([k], count)}) {{ return {load}({picks.at(k)}); }}")
+        texts = [self._own(outline, line) for line in lines]
+        for n, family in reversed([*enumerate(families)]):
+            last = n == 0
+            condition = "" if last else self._own(outline, f"if ({picks.inside(family.members, count)}) ")
+            texts.append(f"{condition}{{ {self._family(outline, n, family)} }}")
+        kind, place = element_type(outline.out).wgsl, self.places[outline.out]
+        self.fns.append("\n".join([f"fn value{place}(i: u32) -> {kind} {{", *texts, "}"]))
+
+    def _family(self, outline: Outline, n: int, family: picks.Family) -> str:
+        """What returns the element of an input of the family; its functions and variables are added."""
+        first, place = family.trees[0], self.places[outline.out]
+        places = {**self.places, **{v: f"{place}_{n}_{i}" for i, v in enumerate(first)}}
+        sets = []
+        for i, v in enumerate(first):
+            picked = {name: f"picked{places[v]}_{name}" for name in family.differing(i, self.outlines)}
+            self.fns += [f"var<private> {variable}: u32;" for variable in picked.values()]
+            self._function(self.outlines[v], places, picked)
+            for name, variable in picked.items():
+                of = {m: f"p.q{self.places[tree[i]]}_{name}" for m, tree in zip(family.members, family.trees)}
+                sets.append(f"{variable} = {self._chain(outline, family, of)};")
+        index = self._chain(outline, family, {m: self._own(outline, picks.at(m)) for m in family.members})
+        return " ".join([*sets, f"return value{places[first[0]]}({index});"])
+
+    def _chain(self, outline: Outline, family: picks.Family, of: Mapping[int, str]) -> str:
+        ends = {m: self._own(outline, f"j < p.e{m}") for m in family.members}
+        return picks.chain(family.members, of, ends)
