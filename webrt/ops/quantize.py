@@ -22,6 +22,7 @@ from webrt.ir import Node, Value, dtype_of
 from webrt.lowering import Builder, Formula, Info, Shape, normalize_axis, op, require
 from webrt.ops.cast import saturated
 from webrt.ops.elementwise import kind, launch
+from webrt.ops.nearest import nearest, told_apart
 from webrt.ops.reduce import extreme
 from webrt.ops.rows import Rows, fold_rows
 from webrt.ops.view import element_type
@@ -34,9 +35,6 @@ _ROUNDED = {
     T.BF16: ("bitcast<f32>(bf16_bits({}) << 16u)", ("half",)),
 }
 """How a quotient is rounded to a narrow type, and the library for it."""
-
-_INTEGERS = 3 << 22
-"""In the sum of this and a small f32 the latter is rounded to an integer, half to even, in the last bits."""
 
 
 @dataclass
@@ -158,8 +156,8 @@ def _quantize_by_numbers(
 ) -> None:
     """The same with one known scale and zero point, as a formula that other kernels can take in."""
     zero, number, span = s.zero or "0", element_type(out).wgsl, quantized_range(out.dtype)
-    if rounded == "{}" and span["high"] - span["low"] < 256 and _apart(known[0]):
-        launch(b, out, {"x": x}, _nearest(*known, span["low"], span["high"], number), "quantize")
+    if rounded == "{}" and span["high"] - span["low"] < 256 and told_apart(known[0]):
+        launch(b, out, {"x": x}, nearest(*known, span["low"], span["high"], number), "quantize")
         return
     text = (
         f"let q = {rounded.format(f'f32_div(f32(x), {s.scale})')}; let low = i32(p.low) - {zero}; "
@@ -167,46 +165,6 @@ def _quantize_by_numbers(
         f"return {number}(r + {zero});"
     )
     launch(b, out, {"x": x}, Formula(text, (*use, "nan", "divide"), {**s.params, **span}, in_range=True), "quantize")
-
-
-def _nearest(scale: float, zero: int, low: int, high: int, number: str) -> Formula:
-    """round_half_even(x / scale) + zero, from low to high, without a quotient that is rounded exactly.
-
-    Between two integers all that matters is on which side of their middle x / scale is, or whether it is that number
-    once it is rounded to f32. `off` is how far x is from so many scales, exactly: a middle has 9 bits at most, and an
-    f32 holds its product with 12 bits of the scale. `off` in scales, added to the middle, is rounded as the quotient
-    is where `_apart` holds. The parameter `integers` is a constant that compilers would add to the middle's 0.5."""
-    upper = _word(_bits(scale) & 0xFFFFF000)
-    text = (
-        "let y = f32(x); let v = select(clamp(y, bitcast<f32>(p.least), bitcast<f32>(p.most)), bitcast<f32>(p.least), "
-        "is_nan(y)); let inverse = bitcast<f32>(p.inverse); let middle = floor(v * inverse) + 0.5; "
-        "let off = (v - middle * bitcast<f32>(p.upper)) - middle * bitcast<f32>(p.lower); "
-        "let q = middle + off * inverse; "
-        f"return {number}(bitcast<i32>(q + bitcast<f32>(p.integers)) + i32(p.shift));"
-    )
-    params: dict[str, Dim | float] = {
-        "least": (low - zero - 0.25) * scale, "most": (high - zero + 0.25) * scale, "inverse": 1 / scale,
-        "upper": upper, "lower": scale - upper, "integers": float(_INTEGERS), "shift": zero - _bits(_INTEGERS),
-    }  # fmt: skip
-    return Formula(text, ("nan",), params, in_range=True)
-
-
-def _apart(scale: float) -> bool:
-    """Whether the scale is usual, and no multiple of half its last place is so near half the last place of 1, 2, … 128
-    scales that a product of two f32 cannot tell them apart. Then half a place of a quotient is told apart, too."""
-    mantissa = (_bits(abs(scale)) & 0x7FFFFF) | 0x800000
-    rests = (mantissa % (1 << bits) for bits in range(16, 24))
-    return 1e-30 < scale < 1e30 and all(r == 0 or 4 < r < (1 << bits) - 4 for r, bits in zip(rests, range(16, 24)))
-
-
-def _bits(x: float) -> int:
-    """Those of the nearest f32."""
-    return int(np.float32(x).view(np.uint32))
-
-
-def _word(bits: int) -> float:
-    """The f32 with these bits."""
-    return float(np.uint32(bits).view(np.float32))
 
 
 QUANTIZE = """fn quantize(quotient: f32, zero: i32) -> i32 {
