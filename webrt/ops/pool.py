@@ -68,17 +68,26 @@ def walk(axes: Sequence[Axis], visit: str, last: bool = False) -> str:
         lines.append(f"let rest_{k} = rest / p.out_{k}; let to_{k} = rest - rest_{k} * p.out_{k}; rest = rest_{k};")
         lines.append(f"let start_{k} = i32(to_{k} * p.stride_{k} - p.pad_{k});")
     lines.append("let plane = rest * " + " * ".join(f"p.size_{k}" for k in range(rank)) + ";")
-    for k in range(rank):
+    for k, axis in enumerate(axes):
         above = f"line_{k - 1} * p.size_{k} + " if k else ""
-        lines += [
-            f"for (var tap_{k} = 0u; tap_{k} < p.kernel_{k}; tap_{k}++) {{",
-            f"let x_{k} = start_{k} + i32(tap_{k} * p.dilation_{k});",
-            f"if (x_{k} < 0 || x_{k} >= i32(p.size_{k})) {{ continue; }}",
-            f"let line_{k} = {above}u32(x_{k});",
-        ]
+        lines += [*_taps(k, axis), f"let line_{k} = {above}u32(x_{k});"]
     place = "(plane + local) * p.inner + channel" if last else "plane + local"
     lines.append(f"let local = line_{rank - 1}; let at = {place}; {visit}")
     return "\n".join([*lines, *("}" for _ in range(rank))])
+
+
+def _taps(k: int, axis: Axis) -> list[str]:
+    """The head of the loop over the elements `x_k` along axis k that are no padding."""
+    if axis.dilation == 1:
+        return [
+            f"let end_{k} = min(start_{k} + i32(p.kernel_{k}), i32(p.size_{k}));",
+            f"for (var x_{k} = max(start_{k}, 0); x_{k} < end_{k}; x_{k}++) {{",
+        ]
+    return [
+        f"for (var tap_{k} = 0u; tap_{k} < p.kernel_{k}; tap_{k}++) {{",
+        f"let x_{k} = start_{k} + i32(tap_{k} * p.dilation_{k});",
+        f"if (x_{k} < 0 || x_{k} >= i32(p.size_{k})) {{ continue; }}",
+    ]
 
 
 def _check(b: Builder, axes: Sequence[Axis], dtype: DType) -> None:
