@@ -14,8 +14,8 @@ from __future__ import annotations
 import argparse
 import statistics
 import tempfile
-import time
 from collections.abc import Iterator, Sequence
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -23,7 +23,7 @@ import numpy as np
 import onnx
 
 from benchmarks.levels import plan_for
-from benchmarks.models import Model, add_arguments, chosen, print_ratios
+from benchmarks.models import Model, add_arguments, chosen, print_ratios, seconds_of
 from webrt.host import CpuProvider
 from webrt.planfile import dump
 from webrt.runtime.native import NativeDevice
@@ -65,21 +65,15 @@ def measure(model: Model, name: str, repeat: int) -> dict[str, Any]:
         Session(plans[0], NativeDevice(), CpuProvider()) as within,
         Session(plans[1], NativeDevice(), CpuProvider()) as without,
     ):
-        sessions = (within, without)
-        for session in sessions:
-            session.run(None, dict(model.feeds))
-        pairs = [[_seconds(session, model) for session in sessions] for _ in range(repeat)]
+        runs = [partial(session.run, None, dict(model.feeds)) for session in (within, without)]
+        for run in runs:
+            run()
+        pairs = [[seconds_of(run) for run in runs] for _ in range(repeat)]
     return row | {
         "with": round(1e3 * statistics.median(a for a, _ in pairs), 2),
         "without": round(1e3 * statistics.median(b for _, b in pairs), 2),
         "ratio": round(statistics.median(a / b for a, b in pairs), 3),
     }
-
-
-def _seconds(session: Session, model: Model) -> float:
-    begin = time.process_time()
-    session.run(None, dict(model.feeds))
-    return time.process_time() - begin
 
 
 def main(given: Sequence[str] | None = None) -> None:
@@ -90,9 +84,8 @@ def main(given: Sequence[str] | None = None) -> None:
     args = parser.parse_args(given)
     with tempfile.TemporaryDirectory() as folder:
         made = args.models is None and args.name in CASES
-        models = cases(args.name, Path(folder)) if made else chosen(args)
-        wanted = (m for m in models if args.only in (None, m.name))
-        print_ratios((measure(m, args.name, args.repeat) for m in wanted), "ratio")
+        own = (m for m in cases(args.name, Path(folder)) if args.only in (None, m.name))
+        print_ratios((measure(m, args.name, args.repeat) for m in (own if made else chosen(args))), "ratio")
 
 
 if __name__ == "__main__":

@@ -8,8 +8,9 @@ from __future__ import annotations
 import argparse
 import json
 import statistics
+import time
 import tomllib
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 from functools import lru_cache
 from pathlib import Path
@@ -78,6 +79,13 @@ def chosen(args: argparse.Namespace) -> Iterator[Model]:
     else:
         bars = Bars()
         yield from (public_model(n, bars) for n in table() if args.only in (None, n))
+
+
+def seconds_of(work: Callable[[], object], clock: Callable[[], float] = time.process_time) -> float:
+    """What a clock, that of the process's CPU time, gains while work is done."""
+    begin = clock()
+    work()
+    return clock() - begin
 
 
 def print_ratios(rows: Iterable[Mapping[str, Any]], *keys: str) -> None:

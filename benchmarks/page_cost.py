@@ -16,13 +16,12 @@ import json
 import shutil
 import statistics
 import tempfile
-import time
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack, contextmanager
 from pathlib import Path
 from typing import Any
 
-from benchmarks.models import Model, add_arguments, chosen
+from benchmarks.models import Model, add_arguments, chosen, seconds_of
 from benchmarks.pages import HERE, InPage, plan_of, put_work
 from benchmarks.renderers import cpu_by_process
 from webrt.cli import chromium
@@ -48,7 +47,7 @@ def measure(model: Model, repeat: int) -> dict[str, Any]:
         base = stack.enter_context(chromium.serve(folder, isolated=True))
         session = stack.enter_context(Session(plan, NativeDevice(adapter="SwiftShader")))
         runs = {
-            "native": lambda: _cpu(lambda: session.run(None, dict(model.feeds)), time.process_time),
+            "native": lambda: seconds_of(lambda: session.run(None, dict(model.feeds))),
             "page": stack.enter_context(_page(base, model, ())),
             "unguarded": stack.enter_context(_page(base, model, UNGUARDED)),
         }
@@ -65,13 +64,7 @@ def _page(base: str, model: Model, switches: tuple[str, ...]) -> Iterator[Callab
     with chromium.launch(args=switches) as browser:
         page = InPage(browser.new_page(), base, "player", model)
         (process,) = set(cpu_by_process(GPU)) - others
-        yield lambda: _cpu(page.run, lambda: cpu_by_process(GPU)[process])
-
-
-def _cpu(work: Callable[[], object], clock: Callable[[], float]) -> float:
-    begin = clock()
-    work()
-    return clock() - begin
+        yield lambda: seconds_of(page.run, lambda: cpu_by_process(GPU)[process])
 
 
 def main() -> None:

@@ -13,14 +13,15 @@ from __future__ import annotations
 import argparse
 import json
 import statistics
-import time
 from collections.abc import Iterator
+from functools import partial
 from typing import Any
 
 import numpy as np
 import onnx
 from onnx import TensorProto, helper, numpy_helper
 
+from benchmarks.models import seconds_of
 from webrt.compiler.compile import compile_model
 from webrt.host import CpuProvider
 from webrt.runtime.native import NativeDevice
@@ -77,7 +78,8 @@ def measure(device: NativeDevice, name: str, layers: int, repeat: int) -> dict[s
     plans = [compile_model(model(name, layers, integers=integers)) for integers in (False, True)]
     with Session(plans[0], device, CpuProvider()) as floats, Session(plans[1], device, CpuProvider()) as exact:
         first = [np.asarray(s.run(None, {"x": x})[0]).astype(int) for s in (floats, exact)]
-        pairs = [(_timed(floats, x), _timed(exact, x)) for _ in range(repeat)]
+        runs = [partial(session.run, None, {"x": x}) for session in (floats, exact)]
+        pairs = [[seconds_of(run) for run in runs] for _ in range(repeat)]
     off = np.abs(first[0] - first[1])
     qdq, qlinear = (min(times) for times in zip(*pairs))
     return {
@@ -85,12 +87,6 @@ def measure(device: NativeDevice, name: str, layers: int, repeat: int) -> dict[s
         "ratio": round(statistics.median(b / a for a, b in pairs), 2),
         "differ": round(float((off > 0).mean()), 6), "most": int(off.max()),
     }  # fmt: skip
-
-
-def _timed(session: Session, x: Any) -> float:
-    begin = time.process_time()
-    session.run(None, {"x": x})
-    return time.process_time() - begin
 
 
 def rows(layers: int, repeat: int) -> Iterator[dict[str, Any]]:

@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 
 from webrt import dtypes as T
-from webrt.compiler.rewrite import Uses
+from webrt.compiler.rewrite import Uses, expand
 from webrt.dims import Dim
 from webrt.ir import Graph, Node, Value, constant
 
@@ -44,12 +44,7 @@ def look_up_one_hots(graph: Graph) -> bool:
     """Cast(x == a range of integers), or OneHot of 0 and 1, times a constant matrix → Gather of the matrix's rows, and
     one of zeros for integers that are not in the range. Numbers that are not finite would make NaN of zeros: such a
     matrix stays."""
-    uses, out = Uses(graph), list[Node]()
-    for node in graph.nodes:
-        out += _looked_up(uses, node) or [node]
-    changed = len(out) != len(graph.nodes)
-    graph.nodes[:] = out
-    return changed
+    return expand(graph, _looked_up)
 
 
 def fold_into_tables(graph: Graph) -> bool:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Any
 
 import numpy as np
@@ -9,6 +10,16 @@ import numpy as np
 from webrt import dtypes as T
 from webrt.compiler.splice import fresh_names
 from webrt.ir import Graph, Node, Value, constant
+
+
+def expand(graph: Graph, made: Callable[[Uses, Node], list[Node] | None]) -> bool:
+    """Puts the nodes that `made` makes of a node, more than one, in its place; says whether there were any."""
+    uses, out = Uses(graph), list[Node]()
+    for node in graph.nodes:
+        out += made(uses, node) or [node]
+    changed = len(out) != len(graph.nodes)
+    graph.nodes[:] = out
+    return changed
 
 
 class Uses:

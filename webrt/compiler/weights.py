@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 
 from webrt import dtypes as T
-from webrt.compiler.rewrite import Uses, is_plain_gemm
+from webrt.compiler.rewrite import Uses, expand, is_plain_gemm
 from webrt.ir import Graph, Node, Value
 
 Array = np.ndarray[Any, Any]
@@ -25,12 +25,7 @@ CHAINED = ("Mul", "Add")
 def split_batch_norms(graph: Graph) -> bool:
     """BatchNormalization of f32 (of f16 where a convolution takes the factors in) with constant statistics → a Mul and
     an Add per channel."""
-    uses, out = Uses(graph), list[Node]()
-    for node in graph.nodes:
-        out += _as_mul_and_add(uses, node) or [node]
-    changed = len(out) != len(graph.nodes)
-    graph.nodes[:] = out
-    return changed
+    return expand(graph, _as_mul_and_add)
 
 
 def fold_into_weights(graph: Graph) -> bool:

@@ -183,7 +183,7 @@ class _Tile:
         r = self.run
         each = [(i, t) for i in range(r.pixels) for t in range(r.vectors)]
         yield "let all = p.all / 4u; let start_out = group * outs;" if self.whole else ""
-        if self.whole and not (self.text.epilogue.long or self.text.epilogue.use):
+        if self.text.straight:
             for i in range(r.pixels):
                 stores = " ".join(f"store(to + four{t}, a{i}_{t});" for t in range(r.vectors))
                 yield self._guard(f"{i * r.apart}u", f"let to = (first + {i * r.apart}u) * all + start_out; {stores}")

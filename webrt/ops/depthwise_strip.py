@@ -114,11 +114,16 @@ class Strip:
                 yield f"let y{i} = i32(r * p.stride_0 - p.pad_0) + {above};"
                 yield f"let start{i} = (first_line + u32(y{i})) * line;"
                 yield f"let row{i} = select(0u, ALL, u32(y{i}) < p.size_0);"
-                for x in self._places:
-                    mask = f"row{i}" if self._inside(x) else f"row{i} & in{x}"
-                    loaded = f"bitcast<vec4<u32>>(fours_x(start{i} + off{x}))"
-                    yield f"let x{i}_{x} = bitcast<vec4<f32>>({loaded} & vec4<u32>({mask}));"
+                yield from self._pixels(f"x{i}", f"start{i}", f"row{i}")
                 yield from (self._matrix(i, n, c) for n in range(len(self._runs())) for c in "xyzw")
+
+    def _pixels(self, name: str, start: str, row: str) -> Iterator[str]:
+        """`<name>_<place>`: the pixels of the row of the input that starts at `start`, zeros where they are padding;
+        `row` is ALL where the row is none."""
+        for x in self._places:
+            mask = row if self._inside(x) else f"{row} & in{x}"
+            loaded = f"bitcast<vec4<u32>>(fours_x({start} + off{x}))"
+            yield f"let {name}_{x} = bitcast<vec4<f32>>({loaded} & vec4<u32>({mask}));"
 
     def _matrix(self, i: int, n: int, c: str) -> str:
         run = self._runs()[n]

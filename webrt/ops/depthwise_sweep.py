@@ -105,10 +105,7 @@ class Sweep(Strip):
         """The pixels `<name>_<place>` of the row of the input that is so far below the first."""
         yield f"let y_{name} = u32(top + {below}); let line_{name} = (above + y_{name}) * line;"
         yield f"let row_{name} = select(0u, ALL, y_{name} < tall);"
-        for x in self._places:
-            mask = f"row_{name}" if self._inside(x) else f"row_{name} & in{x}"
-            loaded = f"bitcast<vec4<u32>>(fours_x(line_{name} + off{x}))"
-            yield f"let {name}_{x} = bitcast<vec4<f32>>({loaded} & vec4<u32>({mask}));"
+        yield from self._pixels(name, f"line_{name}", f"row_{name}")
 
     def _plus(self, value: str, row: str, ky: int, column: int) -> str:
         for kx in range(self.width.kernel):

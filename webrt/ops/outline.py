@@ -192,7 +192,8 @@ class _Text:
 
     def _pick(self, outline: Outline, families: Sequence[picks.Family]) -> None:
         """A pick whose inputs are alike, in families, the largest first: each of these runs once."""
-        count, lines = picks.branches(outline), [*outline.body.splitlines()[:2]]
+        count = picks.branches(outline)
+        lines = picks.head(count)
         alone = sorted(set(range(count)).difference(*(f.members for f in families)))
         for k in alone:
             v = outline.reads[f"x{k}"]

@@ -16,7 +16,6 @@ from webrt.ir import Value
 if TYPE_CHECKING:
     from webrt.ops.outline import Outline
 
-_FIRST = "let o = i / p.e{last};\nlet j = i - o * p.e{last};"
 _PICK = re.compile(r"let o = i / p\.e(\d+);\n")
 
 
@@ -25,12 +24,16 @@ def at(branch: int) -> str:
     return f"o * p.r{branch} + j" + (f" - p.e{branch - 1}" if branch else "")
 
 
+def head(count: int) -> list[str]:
+    """The statements that tell the row `o` of element i and its place `j` there, of so many inputs."""
+    return [f"let o = i / p.e{count - 1};", f"let j = i - o * p.e{count - 1};"]
+
+
 def pick(reads: Sequence[str]) -> str:
     """The body of a function of i: what each input gives by `reads`, one after another along rows of p.r0, p.r1, …
     elements that end at p.e0, p.e1, …"""
-    last = len(reads) - 1
     lines = [f"if (j < p.e{k}) {{ return {read}; }}" for k, read in enumerate(reads[:-1])]
-    return "\n".join([_FIRST.format(last=last), *lines, f"return {reads[-1]};"])
+    return "\n".join([*head(len(reads)), *lines, f"return {reads[-1]};"])
 
 
 def branches(outline: Outline) -> int:

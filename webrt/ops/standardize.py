@@ -102,30 +102,25 @@ def _row_kernel(
         or split(rows.count, rows.length) is not None
     ):
         return False
+    units, keep = [_unit(k, v, vec) for k, v in reads.items()], _keep("out", out, vec)
     one = Variant(
         "norm_rows", grid(rows.count), consts={"CENTRED": centred, "LANES": vec, "GROUP": WORKGROUP},
         types={"V": UNIT[vec]}, use=(f"unit{vec}",),
-        fns=[*(_unit(k, v, vec) for k, v in reads.items()), _affine(given), _keep("out", out, vec)],
+        fns=[*units, _affine(given), keep],
         vec=vec_of(**{k: (kind(v), vec == 4) for k, v in {**reads, "out": out}.items()}),
     )  # fmt: skip
     params = {"n": rows.count, "length": D.floordiv(rows.length, vec), "epsilon": epsilon}
-    variants = [*_for_software(one, rows, vec, given), one]
+    four = replace(
+        one, body="norm_rows_four", groups=grid(D.ceildiv(rows.count, 4), FEW), fns=[*units, keep, _affine4(given)],
+        consts={"CENTRED": centred, "GROUP": FEW}, use=(), requires=SOFTWARE, when=D.le(MANY, rows.count),
+    )  # fmt: skip
+    variants = [*([four] if vec == 4 else []), _few(one, rows), one]
     b.launch(*variants, reads=reads, writes={"out": out}, params=params, name=name)
     return True
 
 
-def _for_software(one: Variant, rows: Rows, vec: int, given: Mapping[str, Affine]) -> list[Variant]:
-    """norm_rows as software adapters run it: many rows of whole fours by four, others in small workgroups."""
-    fns = [f for f in one.fns if not f.startswith("fn affine(")]
-    four = replace(
-        one, body="norm_rows_four", groups=grid(D.ceildiv(rows.count, 4), FEW), fns=[*fns, _affine4(given)],
-        consts={"CENTRED": one.consts["CENTRED"], "GROUP": FEW}, use=(), requires=SOFTWARE,
-        when=D.le(MANY, rows.count),
-    )  # fmt: skip
-    return [*([four] if vec == 4 else []), _few(one, rows)]
-
-
 def _few(one: Variant, rows: Rows) -> Variant:
+    """What software adapters run: small workgroups."""
     return replace(one, groups=grid(rows.count, FEW), consts={**one.consts, "GROUP": FEW}, requires=SOFTWARE)
 
 
