@@ -9,8 +9,8 @@ from webrt import dims as D
 from webrt import dtypes as T
 from webrt.dims import Dim
 from webrt.ir import Value
-from webrt.ops.loaders import at_i, in_fours
-from webrt.ops.vectors import Epilogue, lane_by_lane
+from webrt.ops.loaders import epilogue4, in_fours
+from webrt.ops.vectors import Epilogue
 
 _AXIS = re.compile(r"let r(\d+) = i / p\.(\w+);\nlet c\1 = i - r\1 \* p\.\2;\n")
 """How `broadcasting.address` splits an index at the last axis."""
@@ -29,20 +29,13 @@ class Fours:
 
 def by_columns(epilogue: Epilogue, n: Dim) -> Fours:
     """That of an epilogue whose output has rows of n elements, whole fours."""
-    body, whole = epilogue.body, in_fours(epilogue)
-    for k in whole:
-        body = body.replace(at_i(k), "")
-    columns = []
+    body, columns = epilogue.body, list[str]()
     for k, v in epilogue.reads.items():
         shorter = _without(body, k, epilogue, n) if _is_row(v, n) else None
         if shorter is not None:
             body = shorter
             columns.append(k)
-    names = (*whole, *columns)
-    more = "".join(f", {k}: f32" for k in names)
-    lane = f"fn epilogue_lane(v: Out, i: u32{more}) -> Out {{ {body} }}"
-    text = lane_by_lane("epilogue4", "epilogue_lane", epilogue, whole, True, columns)
-    return Fours("\n".join([*epilogue.fns, lane, text]), whole, tuple(columns))
+    return Fours(epilogue4(epilogue, True, body, columns), in_fours(epilogue), tuple(columns))
 
 
 def _is_row(v: Value, n: Dim) -> bool:
